@@ -1,0 +1,45 @@
+"""gym_trio: reinforcement-learning rollouts on trio, where stopping is exact.
+
+The public names, by room; each is imported from its room when it is first used:
+
+================  =====================================================================================
+rollouts          `RolloutStream`, `RolloutOutcome` = `Completed` | `Failed` | `Drained`, `RolloutFailure`
+the gym           `open_gym`, `connect_gym`, `Gym`
+servers           `AgentServer`, `ResourcesServer`, `ModelServer`, `tool`
+HTTP              `open_server`, `serve`, `CancelOnDisconnect`, `Response`
+processes         `open_supervisor`
+errors            everything drawn in `gym_trio.errors`
+================  =====================================================================================
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+from .errors import *  # noqa: F403  the tree's own __all__ is the list
+
+if TYPE_CHECKING:
+    from . import testing as testing
+
+__version__ = "0.1.0"
+
+_HOMES: dict[str, str] = {}
+
+__all__ = [*errors.__all__, *_HOMES, "__version__", "errors", "testing"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name == "testing":
+        value = importlib.import_module("gym_trio.testing")
+    else:
+        raise AttributeError(f"module 'gym_trio' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
