@@ -206,7 +206,8 @@ class RolloutFailure(GymError):
     """One rollout failed.
 
     ``kind`` is a `FailureKind` or ``"<server>:<kind>"``; ``status`` the HTTP status where there was one; ``stage`` a
-    `Stage`; ``terminal`` means that another attempt cannot help; ``body`` at most 2,000 characters of an error response;
+    `Stage`; ``terminal`` means that another attempt cannot help; ``body`` at most 2,000 characters of an error
+    response; ``exception_type`` the name of what was raised. ``delivery`` says whether the agent may have acted.
     ``exception_type`` the name of what was raised. ``delivery`` says whether the agent may have acted.
     """
 
