@@ -14,6 +14,8 @@
     │   ├── ProtocolError           the peer does not speak HTTP/1.1, or exceeded a limit
     │   └── LocalResourceError      this machine refused: file descriptors, memory, ports
     ├── ResponseError               a complete response whose status or body is an error
+    ├── RequestRefused              raised by a handler: answer this request with a status and a reason
+    │   └── ToolError               raised by a tool: the model gets the message and may try again
     ├── RolloutFailure              one rollout failed; data for everyone but its own caller
     ├── SessionError
     │   ├── SessionSetupError       opening failed and hands over what was half made
@@ -44,6 +46,7 @@ __all__ = [
     "MissingExtraError",
     "PeerDropped",
     "ProtocolError",
+    "RequestRefused",
     "ResponseError",
     "RolloutFailure",
     "RowError",
@@ -57,6 +60,7 @@ __all__ = [
     "SessionSetupError",
     "SessionsDraining",
     "Stage",
+    "ToolError",
     "TransportError",
     "TransportTimeout",
     "UsageError",
@@ -202,13 +206,28 @@ class ResponseError(GymError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class RequestRefused(GymError):
+    """Raised inside a handler: the request is answered with ``status`` and ``{"detail": detail}``."""
+
+    def __init__(self, status: int, detail: Any) -> None:
+        super().__init__(detail if isinstance(detail, str) else repr(detail))
+        self.status = status
+        self.detail = detail
+
+
+class ToolError(RequestRefused):
+    """Raised by a tool: its message goes to the model as the tool's output, and the rollout goes on."""
+
+    def __init__(self, detail: str, *, status: int = 400) -> None:
+        super().__init__(status, detail)
+
+
 class RolloutFailure(GymError):
     """One rollout failed.
 
     ``kind`` is a `FailureKind` or ``"<server>:<kind>"``; ``status`` the HTTP status where there was one; ``stage`` a
     `Stage`; ``terminal`` means that another attempt cannot help; ``body`` at most 2,000 characters of an error
     response; ``exception_type`` the name of what was raised. ``delivery`` says whether the agent may have acted.
-    ``exception_type`` the name of what was raised. ``delivery`` says whether the agent may have acted.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "gym_trio"
 ORDER = [
     {"errors"},
     {"telemetry"},
+    {"metrics"},
     {"config"},
     {"http"},
     {"rollouts"},
@@ -21,7 +22,6 @@ ORDER = [
     {"servers"},
     {"agents", "models", "environments"},
     {"capture"},
-    {"metrics"},
     {"collection"},
     {"gym"},
     {"testing"},
