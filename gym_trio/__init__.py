@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES: dict[str, str] = {}
+_HOMES: dict[str, str] = {
+    "CancelOnDisconnect": "gym_trio.http",
+    "open_server": "gym_trio.http",
+    "serve": "gym_trio.http",
+}
 
 __all__ = [*errors.__all__, *_HOMES, "__version__", "errors", "testing"]
 

@@ -1,1 +1,29 @@
+"""HTTP between rollouts, agents and environments.
 
+================  =====================================================================================
+serving           `serve` (until told to end), `open_server` (for the length of a block), `ServeLimits`
+disconnects       `CancelOnDisconnect`
+================  =====================================================================================
+
+What stands on hypercorn is imported when it is first used, so that a client does not pay for a server.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ._disconnect import CancelOnDisconnect as CancelOnDisconnect
+
+if TYPE_CHECKING:
+    from ._open_server import ServedApp as ServedApp
+    from ._open_server import open_server as open_server
+    from ._serve import serve as serve
+
+_LAZY = {"ServedApp": "_open_server", "open_server": "_open_server", "serve": "_serve"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'gym_trio.http' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

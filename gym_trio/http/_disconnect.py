@@ -1,0 +1,135 @@
+"""`CancelOnDisconnect`: the ASGI layer that cancels a handler when its client goes.
+
+Two ways to learn that the client has gone, chosen per request:
+
+- The server says so. A server that puts `DISCONNECT_EXTENSION` into ``scope["extensions"]`` promises to call back, and
+  the layer costs one cancel scope: no task, no step.
+- Everywhere else a task waits in ``receive()``, reads the body ahead of the handler, and sees the disconnect behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import trio
+
+__all__ = ["DISCONNECT_EXTENSION", "App", "CancelOnDisconnect", "Message", "OnDisconnect", "Receive", "Scope", "Send"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+# The value under this key is a function that takes a callback. The callback is called once, synchronously, when the
+# client goes before the response is complete; at once if it has gone already; never once the response is complete.
+DISCONNECT_EXTENSION = "gym_trio.on_disconnect"
+OnDisconnect = Callable[[Callable[[], None]], None]
+
+
+class CancelOnDisconnect:
+    """Wraps an ASGI app: when the client goes before the response is complete, the handler's scope is cancelled.
+
+    It belongs outermost, and only it reads ``receive``. End of input counts as leaving, because TCP cannot tell a
+    client that closed from one that only stopped sending. A client that had gone before the handler started has no
+    handler started for it. Scopes other than ``http`` pass through.
+
+    **Cancellation**: a handler that ends because its client went ends quietly. A cancellation from outside passes
+    through, unchanged.
+
+    **Errors**: what the handler itself raises is raised, also while it is being cancelled.
+
+    **Ownership**: up to ``read_ahead_bytes`` of a body that the handler has not asked for are held; past them reading
+    pauses, and with it, on servers without the extension, the detection. The default is the server's own body limit.
+    """
+
+    def __init__(self, app: App, *, read_ahead_bytes: int = 64 * 1024 * 1024) -> None:
+        self._app = app
+        self._read_ahead_bytes = read_ahead_bytes
+
+    def __repr__(self) -> str:
+        return f"CancelOnDisconnect({self._app!r})"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        subscribe: OnDisconnect | None = (scope.get("extensions") or {}).get(DISCONNECT_EXTENSION)
+        if subscribe is None:
+            await _Watched(receive, send, self._read_ahead_bytes).run(self._app, scope)
+            return
+        handler = trio.CancelScope()
+        subscribe(handler.cancel)
+        if not handler.cancel_called:
+            with handler:
+                await self._app(scope, receive, send)
+
+
+class _Watched:
+    """One request on a server without the extension: a task in ``receive()`` beside the handler."""
+
+    def __init__(self, receive: Receive, send: Send, read_ahead_bytes: int) -> None:
+        self._receive = receive
+        self._send = send
+        self._handler = trio.CancelScope()
+        self._inbox: deque[Message] = deque()
+        self._arrived = trio.Event()  # replaced after each use; set when the inbox has grown or the client has gone
+        self._room = trio.Event()  # replaced after each use; set when the handler has taken a message
+        self._read_ahead_bytes = read_ahead_bytes
+        self._held_bytes = 0
+        self._gone = False
+        self._complete = False  # the last byte of the response has been sent: a disconnect means nothing any more
+
+    async def run(self, app: App, scope: Scope) -> None:
+        self._keep(await self._receive())
+        if self._gone:
+            return
+        failure: BaseException | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch)
+                with self._handler:
+                    await app(scope, self.receive, self.send)
+                nursery.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            # The nursery wraps what the handler raised; unwrapped, the layer is invisible to error handling outside.
+            if len(group.exceptions) > 1:
+                raise
+            failure = group.exceptions[0]
+        if failure is not None:
+            raise failure
+
+    async def _watch(self) -> None:
+        while not self._gone:
+            while self._held_bytes > self._read_ahead_bytes:
+                self._room = trio.Event()
+                await self._room.wait()
+            self._keep(await self._receive())
+
+    def _keep(self, message: Message) -> None:
+        if message["type"] == "http.disconnect":
+            self._gone = True
+            if not self._complete:
+                self._handler.cancel()
+        else:
+            self._held_bytes += len(message.get("body", b""))
+            self._inbox.append(message)
+        self._arrived.set()
+
+    async def receive(self) -> Message:
+        while not self._inbox:
+            if self._gone:
+                return {"type": "http.disconnect"}
+            self._arrived = trio.Event()
+            await self._arrived.wait()
+        message = self._inbox.popleft()
+        self._held_bytes -= len(message.get("body", b""))
+        self._room.set()
+        return message
+
+    async def send(self, message: Message) -> None:
+        await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._complete = True
