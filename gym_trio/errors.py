@@ -6,6 +6,7 @@
     ├── UsageError                  the caller's own input is wrong; nothing was started
     │   ├── ConfigError             a configuration file, key or override
     │   ├── RowError                a task row
+    │   ├── FormError               a model request or answer that the other API's form cannot carry
     │   └── MissingExtraError       an optional dependency is not installed
     ├── TransportError              a request did not bring back a complete response
     │   ├── ConnectFailed           no connection; no byte of the request was sent
@@ -16,6 +17,7 @@
     ├── ResponseError               a complete response whose status or body is an error
     ├── RequestRefused              raised by a handler: answer this request with a status and a reason
     │   └── ToolError               raised by a tool: the model gets the message and may try again
+    ├── ModelCallError              a model provider refused a call or could not be reached
     ├── RolloutFailure              one rollout failed; data for everyone but its own caller
     ├── SessionError
     │   ├── SessionSetupError       opening failed and hands over what was half made
@@ -41,9 +43,11 @@ __all__ = [
     "ConnectFailed",
     "Delivery",
     "FailureKind",
+    "FormError",
     "GymError",
     "LocalResourceError",
     "MissingExtraError",
+    "ModelCallError",
     "PeerDropped",
     "ProtocolError",
     "RequestRefused",
@@ -142,6 +146,10 @@ class RowError(UsageError):
         self.line = line
 
 
+class FormError(UsageError):
+    """A model request or answer holds what the form it must be converted to cannot carry (HTTP 400)."""
+
+
 class MissingExtraError(UsageError):
     """An optional dependency is missing; the message has the ``pip install`` that brings it."""
 
@@ -220,6 +228,31 @@ class ToolError(RequestRefused):
 
     def __init__(self, detail: str, *, status: int = 400) -> None:
         super().__init__(status, detail)
+
+
+class ModelCallError(GymError):
+    """A model provider refused a call, or could not be reached within the call's budget.
+
+    ``status`` is what the model server answers with; ``body`` the provider's own error body, secrets hidden; ``kind``
+    the `FailureKind` of a rollout that ends by it; ``terminal`` means that asking again cannot help.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int,
+        kind: str,
+        body: Any = None,
+        terminal: bool = False,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.body = body
+        self.terminal = terminal
+        self.retry_after_seconds = retry_after_seconds
 
 
 class RolloutFailure(GymError):
