@@ -1,1 +1,16 @@
+"""The built-in agents, one file each.
 
+================  =======================================================================
+``simple_agent``  model, tools, model, … until the model answers without a tool call
+================  =======================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["IMPLEMENTATIONS"]
+
+# Implementation name in a configuration → where its class is; imported when a block names it.
+IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType({"simple_agent": "gym_trio.agents.simple_agent:SimpleAgent"})

@@ -1,1 +1,37 @@
+"""The servers: base classes and routes.
 
+====================  ========================================================================
+`Server`              name, settings, client, ASGI app and lifetime; what all the others share
+`AgentServer`         ``/run``: one rollout, seed → responses → verify → close
+`ResourcesServer`     an environment: tools, per-session state, ``/verify``
+`tool`                marks a method of an environment as a tool of the model
+`RequestBody`         what a handler gets: the JSON object, readable as attributes too
+`Reply`               what a handler returns when a bare JSON value is not enough
+====================  ========================================================================
+"""
+
+from __future__ import annotations
+
+from ._agent import AgentServer
+from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
+from ._failures import failure_from_wire, failure_of, failure_to_wire
+from ._resources import ResourcesServer
+from ._server import Server
+from ._tools import Tool, tool, tools_of
+
+__all__ = [
+    "AgentServer",
+    "JsonEndpoint",
+    "Reply",
+    "RequestBody",
+    "ResourcesServer",
+    "Server",
+    "Tool",
+    "failure_from_wire",
+    "failure_of",
+    "failure_to_wire",
+    "read_body",
+    "send_json",
+    "tool",
+    "tools_of",
+]

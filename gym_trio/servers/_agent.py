@@ -1,0 +1,138 @@
+"""`AgentServer`: carries out one rollout, ``POST /run``: seed → responses → verify → close."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import trio
+
+from .. import errors
+from ..errors import RolloutFailure, Stage
+from ._body import RequestBody
+from ._failures import failure_of
+from ._server import Server
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+__all__ = ["AgentServer"]
+
+logger = logging.getLogger("gym_trio.servers")
+
+MODEL_PATH = "/v1/responses"
+
+
+class AgentServer(Server):
+    """The server that turns one row into one result.
+
+    Override `responses` for an agent that is a loop over model and tools; override `run` for one that decides for
+    itself what a rollout is. ``model_server`` and ``resources_server`` in the block name the servers it uses.
+
+    **Cancellation**: when the caller of ``/run`` leaves, `run` is cancelled; the environment's session is still closed,
+    within ``cleanup_timeout_seconds``.
+
+    **Errors**: what `run` raises is answered as a failure with its kind and stage; it never ends the server.
+    """
+
+    server_type = "responses_api_agents"
+    cleanup_timeout_seconds: ClassVar[float] = 30
+
+    async def run(self, request: RequestBody) -> Mapping[str, Any]:
+        """One rollout of ``request``, a task row. Returns the verify response: the row, ``response``, ``reward``."""
+        resources = self.reference("resources_server")
+        row = dict(request)
+        cookies: dict[str, str] = {}
+        rollout_id = request.rollout_id
+        try:
+            seeded = await self._seed(resources, row, cookies, rollout_id)
+            params = RequestBody(_parameters_of(row, seeded), cookies=cookies, rollout_id=rollout_id)
+            response = await self.responses(params)
+            cookies.update(params.cookies)
+            body = {**row, "response": response}
+            return await self.call(resources, "/verify", body, cookies, rollout_id, stage=Stage.VERIFICATION)
+        finally:
+            if cookies:
+                await self._close_resources(resources, cookies, rollout_id)
+
+    async def responses(self, request: RequestBody) -> Mapping[str, Any]:
+        """The agent's own loop: from Responses parameters to a finished Responses object. Default: one model call."""
+        return await self.call_model(request, rollout_id=request.rollout_id)
+
+    async def call_model(
+        self, params: Mapping[str, Any], *, rollout_id: str | None = None, path: str = MODEL_PATH
+    ) -> dict[str, Any]:
+        """One call of the ``model_server``, under the rollout's own prefix.
+
+        **Errors**: `RolloutFailure` of stage ``agent`` with what the model server said.
+        """
+        prefix = f"/ng-rollout/{rollout_id}" if rollout_id else ""
+        return await self.call(self.reference("model_server"), prefix + path, params, {}, None)
+
+    async def call(
+        self,
+        server: str,
+        path: str,
+        body: Any,
+        cookies: dict[str, str],
+        rollout_id: str | None,
+        *,
+        stage: Stage = Stage.AGENT,
+    ) -> dict[str, Any]:
+        """``POST path`` on another server; ``cookies`` are sent and brought up to date with the answer's.
+
+        **Errors**: `RolloutFailure` with ``stage``, for no answer, an error status, and a body that is no JSON object.
+        """
+        headers = {"x-ng-rollout-id": rollout_id} if rollout_id else None
+        try:
+            response = await self.client.post(server, path, json=body, headers=headers, cookies=cookies or None)
+            response.raise_for_status(server)
+            answer = response.json()
+        except (errors.TransportError, errors.ResponseError) as error:
+            raise failure_of(error, stage=stage) from None
+        cookies.update(response.cookies())
+        if not isinstance(answer, dict):
+            kind = type(answer).__name__
+            raise RolloutFailure(
+                errors.FailureKind.AGENT_RUN_ERROR, f"{server}{path} answered with a {kind}, not an object", 200, stage
+            )
+        return answer
+
+    async def _seed(
+        self, resources: str, row: dict[str, Any], cookies: dict[str, str], rollout_id: str | None
+    ) -> dict[str, Any]:
+        return await self.call(resources, "/seed_session", row, cookies, rollout_id, stage=Stage.SEED)
+
+    async def _close_resources(self, resources: str, cookies: dict[str, str], rollout_id: str | None) -> None:
+        # Runs when the rollout was cancelled too: the environment's state must not outlive it.
+        with trio.move_on_after(self.cleanup_timeout_seconds, shield=True) as scope:
+            try:
+                await self.call(resources, "/close_session", {}, cookies, rollout_id, stage=Stage.CLEANUP)
+            except RolloutFailure as failure:
+                # An environment of other make has no such route; there the session ends by its own time to live.
+                level = logging.DEBUG if failure.status == 404 else logging.WARNING
+                logger.log(level, "agent %s: %s did not close its session: %s", self.name, resources, failure)
+        if scope.cancelled_caught:
+            logger.warning("agent %s: %s did not close its session in time", self.name, resources)
+
+    def routes(self) -> list[BaseRoute]:
+        return [
+            self.route("POST", "/run", self.run),
+            self.route("POST", "/v1/responses", self.responses),
+            self.route("POST", "/ng-rollout/{rollout_id}/v1/responses", self.responses),
+            *super().routes(),
+        ]
+
+
+def _parameters_of(row: Mapping[str, Any], seeded: Mapping[str, Any]) -> dict[str, Any]:
+    params = row.get("responses_create_params")
+    if not isinstance(params, Mapping):
+        raise RolloutFailure(
+            errors.FailureKind.AGENT_RUN_ERROR,
+            "the row has no responses_create_params",
+            stage=Stage.SEED,
+            terminal=True,
+        )
+    tools = seeded.get("resources_tools")
+    return {**params, "tools": tools} if tools and "tools" not in params else dict(params)

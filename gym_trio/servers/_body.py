@@ -1,0 +1,220 @@
+"""What a handler is given, and how its answer or its error becomes a response: the JSON boundary of all servers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+import attrs
+import orjson
+
+from .. import errors
+from ._failures import failure_of, failure_to_wire
+
+__all__ = ["JsonEndpoint", "Reply", "RequestBody", "parse_cookies", "read_body", "send_json"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+logger = logging.getLogger("gym_trio.servers")
+
+JSON_CONTENT = (b"content-type", b"application/json")
+
+
+class RequestBody(dict[str, Any]):
+    """A request's JSON object, as handlers get it: a dict whose keys can also be read as attributes.
+
+    ``cookies`` are the request's cookies by name; a handler that changes them changes what is set on the response.
+    ``headers`` are its headers, names in lower case. ``rollout_id`` comes from the ``/ng-rollout/<id>/`` prefix, the
+    body's ``_ng_rollout_id`` or the ``x-ng-rollout-id`` header, in this order, or is ``None``.
+    ``path_params`` are the values that the route's pattern took from the path.
+
+    **Ownership**: the handler owns the object and may change it.
+    """
+
+    __slots__ = ("_headers", "cookies", "path_params", "rollout_id", "sent_cookies")
+
+    def __init__(
+        self,
+        body: Mapping[str, Any] | None = None,
+        *,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+        path_params: Mapping[str, Any] | None = None,
+        cookies: Mapping[str, str] | None = None,
+        rollout_id: str | None = None,
+    ) -> None:
+        super().__init__(body or {})
+        self._headers = headers
+        self.path_params: Mapping[str, Any] = path_params or {}
+        self.sent_cookies: dict[str, str] = dict(cookies) if cookies is not None else parse_cookies(headers)
+        self.cookies: dict[str, str] = dict(self.sent_cookies)
+        self.rollout_id: str | None = rollout_id or self._find_rollout_id()
+
+    def _find_rollout_id(self) -> str | None:
+        found = self.path_params.get("rollout_id") or self.get("_ng_rollout_id")
+        if found is None:
+            found = next((value.decode("latin-1") for name, value in self._headers if name == b"x-ng-rollout-id"), None)
+        return found
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers as text, names in lower case; of a repeated one, the last."""
+        return {name.decode("latin-1"): value.decode("latin-1") for name, value in self._headers}
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the request has no key {name!r}; it has {sorted(self)}") from None
+
+
+@attrs.frozen
+class Reply:
+    """A handler's answer when a bare JSON value is not enough. ``body`` is JSON unless it is bytes."""
+
+    body: Any
+    status: int = 200
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def parse_cookies(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The cookies of a request by name. What is not a cookie is passed over, as browsers' servers do."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        if name == b"cookie":
+            for part in value.decode("latin-1").split(";"):
+                key, sign, content = part.strip().partition("=")
+                if sign:
+                    found[key] = content.strip('"')
+    return found
+
+
+async def read_body(receive: Receive) -> bytes:
+    """The whole body of a request.
+
+    **Errors**: `errors.PeerDropped` when the client leaves before it has sent all of it.
+    """
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        body: bytes = message.get("body", b"")
+        return body
+    parts: list[bytes] = []
+    while message["type"] == "http.request":
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+        message = await receive()
+    raise errors.PeerDropped("the client left before its request was complete")
+
+
+async def send_json(
+    send: Send, status: int, body: Any, headers: Iterable[tuple[bytes, bytes]] = (), *, content: bytes | None = None
+) -> None:
+    """Answer with one JSON document (or with ``content``, already encoded)."""
+    if content is None:
+        content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS, default=_encode)
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [JSON_CONTENT, (b"content-length", b"%d" % len(content)), *headers],
+        }
+    )
+    await send({"type": "http.response.body", "body": content})
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+
+
+class JsonEndpoint:
+    """An ASGI endpoint around ``handler(request) -> JSON value | Reply``.
+
+    ``stage`` is the stage that an unexpected exception of the handler is reported under, and ``kind`` its failure kind.
+
+    **Errors**: a body that is no JSON object is a 422 (400 when it is no JSON at all); what the handler raises becomes
+    a response, once, here: `RequestRefused` and the session errors their own status, anything else a failure in the
+    form of `failure_to_wire`. A handler's exception never ends the server.
+
+    **Cancellation**: passes through; nothing is answered.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[RequestBody], Awaitable[Any]],
+        *,
+        server: str,
+        stage: str = errors.Stage.AGENT,
+        kind: str = errors.FailureKind.AGENT_RUN_ERROR,
+    ) -> None:
+        self._handler = handler
+        self._server = server
+        self._stage = stage
+        self._kind = kind
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request: RequestBody | None = None
+        try:
+            content = await read_body(receive)
+            request = RequestBody(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
+            answer = await self._handler(request)
+            reply = answer if type(answer) is Reply else Reply(answer)
+            encoded = (
+                reply.body
+                if type(reply.body) is bytes
+                else orjson.dumps(reply.body, option=orjson.OPT_NON_STR_KEYS, default=_encode)
+            )
+        except errors.PeerDropped as error:
+            if request is None:
+                return
+            reply, encoded = self._error_reply(error), None
+        except errors.GymError as error:
+            reply, encoded = self._error_reply(error), None
+        except Exception as error:
+            logger.error("server %s: a handler raised", self._server, exc_info=True)
+            reply, encoded = self._error_reply(error), None
+        headers = (*reply.headers, *_cookie_headers(request)) if request is not None else reply.headers
+        await send_json(send, reply.status, reply.body, headers, content=encoded)
+
+    def _error_reply(self, error: Exception) -> Reply:
+        if isinstance(error, errors.RequestRefused):
+            return Reply({"detail": error.detail}, status=error.status)
+        for kind, status in _SESSION_STATUS:
+            if isinstance(error, kind):
+                return Reply({"detail": str(error)}, status=status)
+        status, body = failure_to_wire(failure_of(error, kind=self._kind, stage=self._stage))
+        return Reply(body, status=status)
+
+
+_SESSION_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.SessionConflict, 409),
+    (errors.SessionsDraining, 503),
+    (errors.SessionCloseFailed, 500),
+)
+
+
+def _parse(content: bytes) -> dict[str, Any]:
+    if not content:
+        return {}
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise errors.RequestRefused(400, f"the body is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise errors.RequestRefused(422, f"the body must be a JSON object, not a {type(value).__name__}")
+    return value
+
+
+def _cookie_headers(request: RequestBody) -> list[tuple[bytes, bytes]]:
+    if request.cookies == request.sent_cookies:
+        return []
+    return [
+        (b"set-cookie", f"{name}={value}; Path=/; HttpOnly; SameSite=lax".encode("latin-1"))
+        for name, value in request.cookies.items()
+        if request.sent_cookies.get(name) != value
+    ]

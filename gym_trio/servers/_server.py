@@ -1,0 +1,131 @@
+"""`Server`: what all servers share: a name, settings, a client for the other servers, an ASGI app and its lifetime."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .. import errors
+from ..http import CancelOnDisconnect
+from ._body import JsonEndpoint, Receive, RequestBody, Scope, Send, send_json
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+    from ..http import ServerClient
+
+__all__ = ["Server"]
+
+Handler = Callable[[RequestBody], Awaitable[Any]]
+
+HEALTH_PATHS = ("/", "/health", "/healthz", "/livez", "/readyz")
+
+
+class Server:
+    """One agent, environment or model server.
+
+    ``name`` is the instance's name in a configuration, ``config`` the keys of its block, ``client`` finds the other
+    servers by name. `app` is a plain ASGI application: hypercorn, `open_server` and the in-memory transport all serve
+    it. Sub-classes add routes (`routes`) and whatever lives as long as the server (`lifespan`).
+
+    **Errors**: `ConfigError` from the constructor when ``config`` does not fit ``settings_type``.
+
+    **Ownership**: the server does not own ``client``; whoever made it closes it.
+    """
+
+    server_type: ClassVar[str] = ""
+    settings_type: ClassVar[type | None] = None
+
+    def __init__(
+        self, *, name: str | None = None, config: Mapping[str, Any] | None = None, client: ServerClient | None = None
+    ) -> None:
+        self.name = name or type(self).__name__
+        self.config: Mapping[str, Any] = dict(config or {})
+        self._client = client
+        self.settings: Any = self._structure_settings()
+
+    def _structure_settings(self) -> Any:
+        if self.settings_type is None:
+            return None
+        from ..config import structure
+
+        return structure(self.settings_type, self.config, key=self.name)
+
+    @property
+    def client(self) -> ServerClient:
+        """The client that reaches the other servers.
+
+        **Errors**: `ConfigError` when the server was made without one.
+        """
+        if self._client is None:
+            raise errors.ConfigError("this server was made without a client and cannot reach others", key=self.name)
+        return self._client
+
+    def reference(self, key: str) -> str:
+        """The name of the server that this one's ``key`` refers to (``{type: ..., name: ...}`` in the block).
+
+        **Errors**: `ConfigError` when the block has no such reference.
+        """
+        value = self.config.get(key)
+        name = value.get("name") if isinstance(value, Mapping) else value
+        if not isinstance(name, str):
+            raise errors.ConfigError(
+                "a reference {type: ..., name: ...} to another server is missing", key=f"{self.name}.{key}"
+            )
+        return name
+
+    @functools.cached_property
+    def app(self) -> Any:
+        """The ASGI application, made once. A client that leaves cancels its handler."""
+        from starlette.routing import Router
+
+        @contextlib.asynccontextmanager
+        async def lifespan(_: Any) -> AsyncIterator[None]:
+            async with self.lifespan():
+                yield
+
+        routes = [*self.routes(), *(self.route("GET", path, _answer_ok) for path in HEALTH_PATHS)]
+        return CancelOnDisconnect(Router(routes, lifespan=lifespan, default=_not_found, redirect_slashes=False))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """What lives exactly as long as the server; entered before the first request, left after the last.
+
+        **Cancellation**: leaving runs inside the serving side's own shutdown bound.
+        """
+        yield
+
+    def routes(self) -> list[BaseRoute]:
+        """The routes, most used first."""
+        return []
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        stage: str = errors.Stage.AGENT,
+        kind: str = errors.FailureKind.AGENT_RUN_ERROR,
+    ) -> BaseRoute:
+        """A route that answers ``method path`` with ``handler(request)`` as JSON."""
+        from starlette.routing import Route
+
+        endpoint = JsonEndpoint(handler, server=self.name, stage=stage, kind=kind)
+        return Route(path, endpoint=endpoint, methods=[method])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+async def _answer_ok(_: RequestBody) -> dict[str, str]:
+    return {"status": "ok"}
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await send_json(send, 404, {"detail": f"no route {scope['method']} {scope['path']}"})
+    else:
+        await send({"type": "websocket.close"})
