@@ -9,7 +9,7 @@ import attrs
 import orjson
 import trio
 
-from ..config import finite_seconds, positive_int
+from ..config import finite_seconds, optional, positive_int
 from ..errors import FailureKind, ResponseError, RolloutFailure, Stage, TransportError
 from ..servers import AgentServer, RequestBody, failure_of
 
@@ -20,9 +20,9 @@ __all__ = ["SimpleAgent", "SimpleAgentSettings"]
 class SimpleAgentSettings:
     """The keys of a ``simple_agent`` block besides the common ones."""
 
-    max_steps: int | None = attrs.field(default=None, validator=attrs.validators.optional(positive_int))
-    step_timeout_seconds: float | None = attrs.field(default=None, validator=attrs.validators.optional(finite_seconds))
-    total_timeout_seconds: float | None = attrs.field(default=None, validator=attrs.validators.optional(finite_seconds))
+    max_steps: int | None = attrs.field(default=None, validator=optional(positive_int))
+    step_timeout_seconds: float | None = attrs.field(default=None, validator=optional(finite_seconds))
+    total_timeout_seconds: float | None = attrs.field(default=None, validator=optional(finite_seconds))
 
 
 class SimpleAgent(AgentServer):
@@ -110,7 +110,7 @@ class SimpleAgent(AgentServer):
             raise failure_of(error) from None
         if response.status >= 500:
             try:
-                response.raise_for_status(resources)
+                response.raise_for_status()
             except ResponseError as error:
                 raise failure_of(error) from None
         request.cookies.update(response.cookies())

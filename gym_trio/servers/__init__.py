@@ -6,6 +6,7 @@
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
 `tool`                marks a method of an environment as a tool of the model
 `RequestBody`         what a handler gets: the JSON object, readable as attributes too
+`Session`             the default state of an environment's session
 `Reply`               what a handler returns when a bare JSON value is not enough
 ====================  ========================================================================
 """
@@ -15,21 +16,26 @@ from __future__ import annotations
 from ._agent import AgentServer
 from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
 from ._failures import failure_from_wire, failure_of, failure_to_wire
-from ._resources import ResourcesServer
-from ._server import Server
+from ._resources import ResourcesServer, Session
+from ._response import function_calls, output_text
+from ._server import COMMON_KEYS, Server
 from ._tools import Tool, tool, tools_of
 
 __all__ = [
+    "COMMON_KEYS",
     "AgentServer",
     "JsonEndpoint",
     "Reply",
     "RequestBody",
     "ResourcesServer",
     "Server",
+    "Session",
     "Tool",
     "failure_from_wire",
     "failure_of",
     "failure_to_wire",
+    "function_calls",
+    "output_text",
     "read_body",
     "send_json",
     "tool",

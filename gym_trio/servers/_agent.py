@@ -87,7 +87,7 @@ class AgentServer(Server):
         headers = {"x-ng-rollout-id": rollout_id} if rollout_id else None
         try:
             response = await self.client.post(server, path, json=body, headers=headers, cookies=cookies or None)
-            response.raise_for_status(server)
+            response.raise_for_status()
             answer = response.json()
         except (errors.TransportError, errors.ResponseError) as error:
             raise failure_of(error, stage=stage) from None

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import errors
+from ..config import BLOCK_KEYS, structure
 from ..http import CancelOnDisconnect
 from ._body import JsonEndpoint, Receive, RequestBody, Scope, Send, send_json
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
 
     from ..http import ServerClient
 
-__all__ = ["Server"]
+__all__ = ["COMMON_KEYS", "Server"]
 
 Handler = Callable[[RequestBody], Awaitable[Any]]
+
+# Keys that a block may have besides those of its class's settings.
+COMMON_KEYS = BLOCK_KEYS | {"agent_server", "model_server", "resources_server", "session_close_timeout_seconds"}
 
 HEALTH_PATHS = ("/", "/health", "/healthz", "/livez", "/readyz")
 
@@ -49,9 +53,7 @@ class Server:
     def _structure_settings(self) -> Any:
         if self.settings_type is None:
             return None
-        from ..config import structure
-
-        return structure(self.settings_type, self.config, key=self.name)
+        return structure(self.settings_type, self.config, key=self.name, ignore=COMMON_KEYS)
 
     @property
     def client(self) -> ServerClient:
