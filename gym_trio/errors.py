@@ -307,7 +307,11 @@ class SessionSetupError(SessionError):
 
 
 class SessionConflict(SessionError):
-    """The id is bound to another body or episode, or is closing or closed (HTTP 409)."""
+    """The id is bound to another body or episode, or is closing or closed (HTTP 409); ``reason`` says which."""
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class SessionsDraining(SessionError):

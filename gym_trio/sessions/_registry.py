@@ -1,0 +1,321 @@
+"""`SessionRegistry`: who owns the sessions of one server, from their seed to their receipt."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import secrets
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import Any, Generic, cast
+
+import trio
+
+from gym_trio.errors import SessionsDraining
+
+from ._claims import Claims
+from ._closing import Closer
+from ._conflicts import ConflictReason, conflict
+from ._draining import Drainer
+from ._opening import carry_out
+from ._phases import Happening, SessionPhase
+from ._reaper import Reaper
+from ._records import Close, DrainReport, Open, Opening, Receipt, RegistryStatistics, Session, State
+from ._timeouts import SessionTimeouts
+
+logger = logging.getLogger("gym_trio.sessions")
+
+
+class SessionRegistry(Generic[State]):
+    """The sessions of one server; open it with `open_session_registry`.
+
+    A session is *seeded* under an id that its caller chose, or *minted*: opened under an id of the registry's making.
+    Seeded sessions leave receipts; minted ones, of which there are thousands per second, leave nothing.
+
+    **Ownership**: opens and closes run in the registry's nursery. A caller only waits for them, so its cancellation
+    ends its waiting; an open that nobody waits for any more is cancelled, a close never is.
+    """
+
+    def __init__(self, nursery: trio.Nursery, name: str, timeouts: SessionTimeouts) -> None:
+        self.name = name
+        self.timeouts = timeouts
+        self.claims = Claims()
+        self._nursery = nursery
+        self._sessions: dict[str, Session[State]] = {}
+        self._closer: Closer[State] = Closer(nursery, timeouts.session_close_timeout_seconds, self._on_confirmed)
+        self._reaper: Reaper[State] = Reaper(self._on_due)
+        self._opened = 0
+        self._expired = 0
+        self._drainer: Drainer[State] = Drainer(name, self._closer)
+
+    def __repr__(self) -> str:
+        now = self.statistics()
+        return (
+            f"<SessionRegistry {self.name}: {now.seeding} seeding, {now.ready} ready, {now.closing} closing, "
+            f"{now.receipts} receipts>"
+        )
+
+    # --- seeded sessions ---
+
+    def _admit(self) -> None:
+        if self._drainer.draining:
+            raise SessionsDraining(f"{self.name} is shutting down and takes no new sessions")
+
+    async def seed(
+        self,
+        session_id: str,
+        *,
+        fingerprint: Hashable,
+        open: Open[State],
+        close: Close[State] | None,
+        episode: Hashable = None,
+    ) -> State:
+        """Open the session ``session_id``, or join its running open, or give the state that an equal seed has made.
+
+        ``open`` runs once, in the registry. When it raises, or is cancelled, the id is spent and what it handed over
+        with `SessionSetupError` is closed at once through ``close``.
+
+        **Cancellation**: an open whose last waiter leaves is cancelled, and what it made is closed.
+
+        **Errors**: what ``open`` raised; `SessionConflict` with its ``reason``; `SessionsDraining`.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._start_seed(session_id, fingerprint, episode, open, close)
+        elif session.phase in (SessionPhase.CLOSING, SessionPhase.CLOSED):
+            raise conflict(session_id, ConflictReason(session.phase.value))
+        elif (session.fingerprint, session.episode) != (fingerprint, episode) or session.opening is None:
+            raise conflict(session_id, ConflictReason.OTHER_SEED)
+        opening = cast(Opening, session.opening)
+        opening.waiters += 1
+        try:
+            if opening.done.is_set():
+                await trio.lowlevel.checkpoint()
+            else:
+                await opening.done.wait()
+        finally:
+            opening.waiters -= 1
+            if not opening.waiters and not opening.done.is_set():
+                self._closer.begin(session)
+        return self._seeded(session, opening)
+
+    def _start_seed(
+        self,
+        session_id: str,
+        fingerprint: Hashable,
+        episode: Hashable,
+        open: Open[State],
+        close: Close[State] | None,
+    ) -> Session[State]:
+        self._admit()
+        opening = Opening()
+        session = Session(
+            session_id,
+            close=close,
+            episode=episode,
+            fingerprint=fingerprint,
+            opening=opening,
+            created_at=trio.current_time(),
+            idle_ttl_seconds=self.timeouts.idle_ttl_seconds,
+            absolute_ttl_seconds=self.timeouts.absolute_ttl_seconds,
+        )
+        self._sessions[session_id] = session
+        if episode is not None:
+            self.claims.add_session(episode, session_id)
+        self._nursery.start_soon(self._open, session, opening, open, name=f"open of session {session_id}")
+        return session
+
+    def _seeded(self, session: Session[State], opening: Opening) -> State:
+        # Only this record is asked: meanwhile it may have been closed, have expired and been replaced under its id.
+        if opening.error is not None:
+            raise opening.error
+        if session.phase is SessionPhase.READY:
+            return cast(State, session.state)
+        if self._drainer.draining:
+            raise SessionsDraining(f"{self.name} is shutting down; the seed of {session.session_id!r} was withdrawn")
+        raise conflict(session.session_id, ConflictReason(session.phase.value))
+
+    async def _open(self, session: Session[State], opening: Opening, open: Open[State]) -> None:
+        await carry_out(session, opening, open)
+        if session.phase is SessionPhase.READY:
+            self._make_ready(session)
+        else:
+            # Also when the close that stopped it has been cut meanwhile: what it made must not wait for a caller.
+            await self._closer.adopt(session, self._closer.begin(session))
+
+    async def close(self, session_id: str, *, episode: Hashable = None) -> Receipt:
+        """Close ``session_id``: start its close, join the one that runs, or give the stored receipt.
+
+        An id that is not known is spent: a seed that arrives later is refused.
+
+        **Cancellation**: ends the waiting alone; the close goes on and its receipt is stored.
+
+        **Errors**: `SessionConflict` for another episode; `SessionCloseFailed` when the close raised or was cut by its
+        deadline: there is no receipt, the state is kept, and a further call tries again.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._fence(session_id, episode)
+        if session.episode != episode and session.episode is not None:
+            raise conflict(session_id, ConflictReason.OTHER_EPISODE)
+        if session.receipt is not None:
+            await trio.lowlevel.checkpoint()
+            return session.receipt
+        return await self._closer.join(session, self._closer.begin(session))
+
+    def _fence(self, session_id: str, episode: Hashable) -> Session[State]:
+        now = trio.current_time()
+        session: Session[State] = Session(session_id, episode=episode, created_at=now, phase=SessionPhase.CLOSED)
+        session.receipt = Receipt(session_id, had_state=False)
+        self._sessions[session_id] = session
+        self._store_receipt(session)
+        return session
+
+    # --- minted sessions ---
+
+    def open_nowait(self, state: State, close: Close[State] | None = None) -> str:
+        """Open a session around ``state`` and give its id, which cannot be guessed.
+
+        **Errors**: `SessionsDraining`.
+        """
+        self._admit()
+        session = Session(
+            secrets.token_urlsafe(18),
+            close=close,
+            minted=True,
+            state=state,
+            created_at=trio.current_time(),
+            idle_ttl_seconds=self.timeouts.minted_idle_ttl_seconds,
+            absolute_ttl_seconds=self.timeouts.minted_absolute_ttl_seconds,
+        )
+        session.happened(Happening.OPENED)
+        self._sessions[session.session_id] = session
+        self._make_ready(session)
+        return session.session_id
+
+    async def release(self, session_id: str) -> Any:
+        """Close a minted session and give what its close returned; None when it is gone already.
+
+        Without a close of its own it costs no task.
+
+        **Cancellation** and **Errors**: as for `close`.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            await trio.lowlevel.checkpoint()
+            return None
+        return (await self._closer.join(session, self._closer.begin(session))).value
+
+    # --- any session ---
+
+    def knows(self, session_id: str) -> bool:
+        """Is it seeding, ready, closing, or closed with its receipt still there?"""
+        return session_id in self._sessions
+
+    def phase(self, session_id: str) -> SessionPhase | None:
+        session = self._sessions.get(session_id)
+        return None if session is None else session.phase
+
+    def get(self, session_id: str) -> State:
+        """The state of a session that is ready; this counts as use.
+
+        **Errors**: `SessionConflict`: unknown, still seeding, closing or closed.
+        """
+        return cast(State, self._ready(session_id).state)
+
+    @contextlib.contextmanager
+    def using(self, session_id: str) -> Iterator[State]:
+        """`get`, and the session is not idle for as long as the block runs."""
+        session = self._ready(session_id)
+        session.users += 1
+        try:
+            yield cast(State, session.state)
+        finally:
+            session.users -= 1
+            session.last_used_at = trio.current_time()
+
+    def _ready(self, session_id: str) -> Session[State]:
+        session = self._sessions.get(session_id)
+        if session is None or session.phase is SessionPhase.SEEDING:
+            raise conflict(session_id, ConflictReason.UNKNOWN)
+        if session.phase is not SessionPhase.READY:
+            raise conflict(session_id, ConflictReason(session.phase.value))
+        session.last_used_at = trio.current_time()
+        return session
+
+    def release_soon(self, session_id: str) -> None:
+        """Start the close of a session, if it is there, and do not wait for it."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.receipt is None:
+            self._closer.begin(session)
+
+    def _make_ready(self, session: Session[State]) -> None:
+        self._opened += 1
+        session.ready_at = session.last_used_at = trio.current_time()
+        self._reaper.watch(session)
+
+    def _on_confirmed(self, session: Session[State]) -> None:
+        if session.episode is not None:
+            self.claims.drop_session(session.episode, session.session_id)
+        if session.minted:
+            del self._sessions[session.session_id]
+        else:
+            self._store_receipt(session)
+
+    def _store_receipt(self, session: Session[State]) -> None:
+        session.receipt_expires_at = trio.current_time() + self.timeouts.session_close_retry_window_seconds
+        self._reaper.watch(session)
+
+    def _on_due(self, session: Session[State]) -> None:
+        if session.phase is SessionPhase.CLOSED:
+            session.receipt_expires_at = math.inf
+            del self._sessions[session.session_id]
+        else:
+            logger.info("%s: session %s has outlived its time to live", self.name, session.session_id)
+            self._expired += 1
+            self._closer.begin(session)
+
+    # --- the whole registry ---
+
+    def statistics(self) -> RegistryStatistics:
+        """A frozen snapshot; it walks over all sessions."""
+        live = self._live()
+        phases = Counter(session.phase for session in live)
+        oldest = min((session.created_at for session in live), default=None)
+        return RegistryStatistics(
+            seeding=phases[SessionPhase.SEEDING],
+            ready=phases[SessionPhase.READY],
+            closing=phases[SessionPhase.CLOSING],
+            receipts=len(self._sessions) - len(live),
+            closes_running=len(self._closer.running),
+            oldest_seconds=None if oldest is None else trio.current_time() - oldest,
+            opened=self._opened,
+            confirmed=self._closer.confirmed,
+            failed_closes=self._closer.failed,
+            expired=self._expired,
+            draining=self._drainer.draining,
+            last_drain=self._drainer.last_report,
+        )
+
+    def _live(self) -> list[Session[State]]:
+        return [session for session in self._sessions.values() if session.phase is not SessionPhase.CLOSED]
+
+    async def drain(self) -> DrainReport:
+        """Stop admission and close every session, all at once, under one ``session_close_timeout_seconds`` as a whole.
+
+        Running closes are joined, running opens cancelled, failed closes tried again. What is not confirmed is in the
+        report, keeps its state, and can still be closed. A call while a drain runs waits for that one's report.
+
+        **Cancellation**: does not reach it; it is shielded and bounded by its deadline, and a little more while what
+        was cut unwinds. Code that ignores its cancellation is named in the report and goes on in the nursery.
+        """
+        return await self._drainer.drain(self._live)
+
+    async def reap(self) -> None:
+        """Act on what falls due, until cancelled."""
+        await self._reaper.run()
+
+    def retire(self) -> None:
+        """The nursery is about to close: from now on a close runs in the task that asks for it."""
+        self._closer.retired = True
