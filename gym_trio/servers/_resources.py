@@ -52,7 +52,7 @@ class ResourcesServer(Server):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.tools: Mapping[str, Tool] = tools_of(type(self))
-        self.sessions = ResourceSessions(self)
+        self.resource_sessions = ResourceSessions(self)
 
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
@@ -85,22 +85,22 @@ class ResourcesServer(Server):
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        async with super().lifespan(), self.sessions.running():
+        async with super().lifespan(), self.resource_sessions.running():
             yield
 
     def routes(self) -> list[BaseRoute]:
         return [
             self.route("POST", "/seed_session", self._seed, stage=Stage.SEED),
             self.route("POST", "/verify", self._verify, stage=Stage.VERIFICATION, kind=FailureKind.VERIFIER_ERROR),
-            self.route("POST", "/close_session", self.sessions.close, stage=Stage.CLEANUP),
+            self.route("POST", "/close_session", self.resource_sessions.close, stage=Stage.CLEANUP),
             self.route("GET", "/reverify_mode", self._reverify_mode),
             *super().routes(),
-            *self.sessions.routes(),
+            *self.resource_sessions.routes(),
             self.route("POST", "/{tool_name}", self._call_tool),
         ]
 
     async def _seed(self, request: RequestBody) -> Mapping[str, Any]:
-        answer = await self.sessions.seed(request)
+        answer = await self.resource_sessions.seed(request)
         if self.tools:
             return {"resources_tools": [tool.definition for tool in self.tools.values()], **answer}
         return answer
@@ -112,12 +112,12 @@ class ResourcesServer(Server):
             known = ", ".join(self.tools) or "none"
             raise RequestRefused(404, f"there is no tool {name!r}; the tools are: {known}")
         arguments = tool.check(request)
-        return await tool.method(self, self.sessions.get(request), **arguments)
+        return await tool.method(self, self.resource_sessions.get(request), **arguments)
 
     async def _verify(self, request: RequestBody) -> Mapping[str, Any]:
         if not isinstance(request.get("response"), Mapping):
             raise RequestRefused(422, "verify needs the row's response, an object")
-        answer = await self.verify(await self.sessions.get_or_new(request), request)
+        answer = await self.verify(await self.resource_sessions.get_or_new(request), request)
         return {**request, **verify_response(answer)}
 
     async def _reverify_mode(self, request: RequestBody) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .. import errors
 from ..config import BLOCK_KEYS, structure
 from ..http import CancelOnDisconnect
+from ..sessions import SessionRegistry, open_session_registry
 from ._body import JsonEndpoint, Receive, RequestBody, Scope, Send, send_json
 
 if TYPE_CHECKING:
@@ -22,7 +23,15 @@ __all__ = ["COMMON_KEYS", "Server"]
 Handler = Callable[[RequestBody], Awaitable[Any]]
 
 # Keys that a block may have besides those of its class's settings.
-COMMON_KEYS = BLOCK_KEYS | {"agent_server", "model_server", "resources_server", "session_close_timeout_seconds"}
+SESSION_KEYS = (
+    "session_close_timeout_seconds",
+    "session_close_retry_window_seconds",
+    "idle_ttl_seconds",
+    "absolute_ttl_seconds",
+    "minted_idle_ttl_seconds",
+    "minted_absolute_ttl_seconds",
+)
+COMMON_KEYS = BLOCK_KEYS | {"agent_server", "model_server", "resources_server", *SESSION_KEYS}
 
 HEALTH_PATHS = ("/", "/health", "/healthz", "/livez", "/readyz")
 
@@ -48,6 +57,7 @@ class Server:
         self.name = name or type(self).__name__
         self.config: Mapping[str, Any] = dict(config or {})
         self._client = client
+        self._sessions: SessionRegistry | None = None
         self.settings: Any = self._structure_settings()
 
     def _structure_settings(self) -> Any:
@@ -91,13 +101,32 @@ class Server:
         routes = [*self.routes(), *(self.route("GET", path, _answer_ok) for path in HEALTH_PATHS)]
         return CancelOnDisconnect(Router(routes, lifespan=lifespan, default=_not_found, redirect_slashes=False))
 
+    @property
+    def sessions(self) -> SessionRegistry:
+        """The registry that owns the server's sessions, while it runs.
+
+        **Errors**: `RequestRefused` (503) before the lifespan's startup and after its shutdown.
+        """
+        if self._sessions is None:
+            raise errors.RequestRefused(503, f"{self.name} is not running: its lifespan has not started or has ended")
+        return self._sessions
+
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """What lives exactly as long as the server; entered before the first request, left after the last.
 
-        **Cancellation**: leaving runs inside the serving side's own shutdown bound.
+        **Cancellation**: leaving runs inside the serving side's own shutdown bound. Sessions are drained here.
         """
-        yield
+        async with open_session_registry(name=self.name, **self.session_bounds()) as registry:
+            self._sessions = registry
+            try:
+                yield
+            finally:
+                self._sessions = None
+
+    def session_bounds(self) -> dict[str, Any]:
+        """The bounds of the server's sessions, for `open_session_registry`: those of the block that are its own."""
+        return {key: self.config[key] for key in SESSION_KEYS if self.config.get(key) is not None}
 
     def routes(self) -> list[BaseRoute]:
         """The routes, most used first."""
