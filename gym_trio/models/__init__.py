@@ -1,1 +1,22 @@
+"""The built-in model servers, one file each.
 
+==================  =====================================================================
+``scripted_model``  answers from a script
+``local_model``     a small language model on this machine, in a child process
+==================  =====================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+__all__ = ["IMPLEMENTATIONS"]
+
+# Implementation name in a configuration → where its class is; imported when a block names it.
+IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "local_model": "gym_trio.models.local_model:LocalModel",
+        "scripted_model": "gym_trio.models.scripted_model:ScriptedModelServer",
+    }
+)

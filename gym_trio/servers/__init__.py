@@ -4,6 +4,8 @@
 `Server`              name, settings, client, ASGI app and lifetime; what all the others share
 `AgentServer`         ``/run``: one rollout, seed → responses → verify → close
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
+`ModelServer`         a model behind the three APIs; `forms` converts between them
+`ModelCall`           the record of one model call, for a `ModelCallRecorder`
 `tool`                marks a method of an environment as a tool of the model
 `RequestBody`         what a handler gets: the JSON object, readable as attributes too
 `Session`             the default state of an environment's session
@@ -13,9 +15,12 @@
 
 from __future__ import annotations
 
+from . import _forms as forms
 from ._agent import AgentServer
 from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
 from ._failures import failure_from_wire, failure_of, failure_to_wire
+from ._model import ModelServer
+from ._model_calls import Attempt, CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._resources import ResourcesServer, Session
 from ._response import function_calls, output_text
 from ._server import COMMON_KEYS, Server
@@ -24,7 +29,13 @@ from ._tools import Tool, tool, tools_of
 __all__ = [
     "COMMON_KEYS",
     "AgentServer",
+    "Attempt",
+    "CallOutcome",
     "JsonEndpoint",
+    "ModelCall",
+    "ModelCallRecorder",
+    "ModelRequest",
+    "ModelServer",
     "Reply",
     "RequestBody",
     "ResourcesServer",
@@ -34,6 +45,7 @@ __all__ = [
     "failure_from_wire",
     "failure_of",
     "failure_to_wire",
+    "forms",
     "function_calls",
     "output_text",
     "read_body",

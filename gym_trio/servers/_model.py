@@ -1,0 +1,254 @@
+"""`ModelServer`: one model behind the three APIs, plain and under a rollout's prefix."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import trio
+
+from .. import errors
+from . import _forms as forms
+from ._body import JSON_CONTENT, Receive, Scope, Send, read_body
+from ._failures import failure_of, failure_to_wire
+from ._model_calls import CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
+from ._server import Server
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from starlette.routing import BaseRoute
+
+__all__ = ["ModelServer"]
+
+logger = logging.getLogger("gym_trio.servers")
+
+PATHS = {
+    "responses": "/v1/responses",
+    "chat_completions": "/v1/chat/completions",
+    "messages": "/v1/messages",
+}
+EVENT_STREAM = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+
+
+class ModelServer(Server):
+    """The server that answers model calls.
+
+    Override `responses` and all three APIs work, streaming included: requests and answers are converted, and a client
+    that asked for a stream gets the events of the finished answer. Override `chat_completions`, `messages` or `stream`
+    too where the back end can do better.
+
+    ``recorder``, when set, is given a `ModelCall` for every call, failed and cancelled ones included.
+
+    **Errors**: `FormError` is answered 400; `ModelCallError` with the provider's own status and body; what else a
+    method raises is logged and answered 500. All of them in the form that the client speaks, with the failure's kind
+    beside it for gym_trio's own callers.
+
+    **Cancellation**: a client that leaves cancels its call, a stream included.
+    """
+
+    server_type = "responses_api_models"
+    recorder: ModelCallRecorder | None = None
+
+    async def responses(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Answer a Responses request with a Responses object."""
+        raise NotImplementedError(f"{type(self).__name__} must define responses()")
+
+    async def chat_completions(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Answer a Chat Completions request. Default: through `responses`."""
+        body = forms.chat_request_to_responses(request)
+        return forms.responses_to_chat(await self.responses(request.in_form("responses", body)))
+
+    async def messages(self, request: ModelRequest) -> Mapping[str, Any]:
+        """Answer a Messages request. Default: through `responses`."""
+        body = forms.messages_request_to_responses(request)
+        return forms.responses_to_messages(await self.responses(request.in_form("responses", body)))
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[forms.StreamPiece]]:
+        """The answer to ``request`` as pieces of a stream in ``request.form``. Default: from the finished answer.
+
+        **Errors**: what is raised on entering is answered with a status; what is raised later, as an error event.
+        """
+        return self._stream_whole(request)
+
+    @contextlib.asynccontextmanager
+    async def _stream_whole(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
+        whole = await self.answer(request)
+        pieces = forms.pieces_of_whole(request.form, whole, request)
+
+        async def play() -> AsyncIterator[forms.StreamPiece]:
+            for piece in pieces:
+                yield piece
+
+        yield play()
+
+    async def answer(self, request: ModelRequest) -> Mapping[str, Any]:
+        """The whole answer to ``request`` in its own form."""
+        if request.form == "responses":
+            return await self.responses(request)
+        if request.form == "chat_completions":
+            return await self.chat_completions(request)
+        return await self.messages(request)
+
+    def routes(self) -> list[BaseRoute]:
+        from starlette.routing import Route
+
+        prefixes = ("/ng-rollout/{rollout_id}", "", "/ng-rollout/{rollout_id}/training-token-capture")
+        made: list[BaseRoute] = [
+            Route(prefix + path, endpoint=ModelEndpoint(self, form), methods=["POST"])
+            for prefix in prefixes
+            for form, path in PATHS.items()
+        ]
+        return [*made, *super().routes()]
+
+
+class ModelEndpoint:
+    """The ASGI endpoint of one API of a model server."""
+
+    def __init__(self, server: ModelServer, form: str) -> None:
+        self._server = server
+        self._form = form
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        call = _Call(self._server, self._form)
+        try:
+            content = await read_body(receive)
+        except errors.PeerDropped:
+            return
+        try:
+            request = ModelRequest(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
+            request.form, request.attempts = self._form, call.attempts
+            call.request = request
+            if request.get("stream"):
+                await call.stream(request, send)
+            else:
+                await call.answer(request, send)
+        except trio.Cancelled:
+            call.outcome = CallOutcome.CANCELLED
+            raise
+        except errors.GymError as error:
+            await call.refuse(error, send)
+        except Exception as error:
+            logger.error("model server %s: a call failed", self._server.name, exc_info=True)
+            await call.refuse(error, send)
+        finally:
+            call.record()
+
+
+class _Call:
+    """One call on its way through the endpoint, and what its record will say."""
+
+    def __init__(self, server: ModelServer, form: str) -> None:
+        self._server = server
+        self._form = form
+        self.request: ModelRequest | None = None
+        self.attempts: list[Any] = []
+        self.outcome = CallOutcome.COMPLETED
+        self._response: dict[str, Any] | None = None
+        self._status: int | None = None
+        self._error: str | None = None
+        self._first_byte: float | None = None
+        self._wall = time.time()
+        self._start = time.perf_counter()
+
+    async def answer(self, request: ModelRequest, send: Send) -> None:
+        whole = await self._server.answer(request)
+        content = orjson.dumps(whole, option=orjson.OPT_NON_STR_KEYS)
+        self._status, self._response = 200, whole if isinstance(whole, dict) else dict(whole)
+        await self._begin(send, [JSON_CONTENT, (b"content-length", b"%d" % len(content))])
+        await send({"type": "http.response.body", "body": content})
+
+    async def stream(self, request: ModelRequest, send: Send) -> None:
+        async with self._server.stream(request) as pieces:
+            async for piece in pieces:
+                if self._status is None:
+                    self._status = 200
+                    await self._begin(send, EVENT_STREAM)
+                if piece.whole is not None:
+                    self._response = piece.whole
+                if piece.content:
+                    await send({"type": "http.response.body", "body": piece.content, "more_body": True})
+        if self._status is None:
+            raise errors.ModelCallError(
+                f"model server {self._server.name}: the stream ended before its first event",
+                status=502,
+                kind=errors.FailureKind.PROVIDER_UNAVAILABLE,
+            )
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _begin(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        self._first_byte = time.perf_counter() - self._start
+        await send({"type": "http.response.start", "status": self._status, "headers": headers})
+
+    async def refuse(self, error: Exception, send: Send) -> None:
+        """Answer with ``error``: as a status before the first byte of an answer, as the stream's last event after."""
+        status, body, retry_after = _error_answer(self._form, error)
+        self.outcome, self._error = CallOutcome.FAILED, str(body["failure"]["failure_reason"])
+        if self._status is not None:
+            content = forms.error_event(self._form, body)
+            self._status = status
+            await send({"type": "http.response.body", "body": content})
+            return
+        self._status = status
+        content = orjson.dumps(body)
+        headers = [JSON_CONTENT, (b"content-length", b"%d" % len(content))]
+        if retry_after is not None:
+            headers.append((b"retry-after", b"%d" % max(0, round(retry_after))))
+        await self._begin(send, headers)
+        await send({"type": "http.response.body", "body": content})
+
+    def record(self) -> None:
+        recorder, request = self._server.recorder, self.request
+        if recorder is None or request is None:
+            return
+        recorder.record(
+            ModelCall(
+                server=self._server.name,
+                rollout_id=request.rollout_id,
+                api=self._form,
+                request=request,
+                response=self._response,
+                outcome=self.outcome,
+                status=self._status,
+                error=self._error,
+                started_at=self._wall,
+                duration_seconds=time.perf_counter() - self._start,
+                first_byte_seconds=self._first_byte,
+                streamed=bool(request.get("stream")),
+                attempts=tuple(self.attempts),
+            )
+        )
+
+
+def _error_answer(form: str, error: Exception) -> tuple[int, dict[str, Any], float | None]:
+    """The status, body and retry advice that ``error`` is answered with."""
+    if isinstance(error, errors.ModelCallError):
+        failure = errors.RolloutFailure(error.kind, str(error), error.status, terminal=error.terminal)
+        _, wire = failure_to_wire(failure)
+        body = forms.error_body(form, error.status, str(error), error.body)
+        return error.status, {**body, "failure": wire["failure"]}, error.retry_after_seconds
+    if isinstance(error, errors.RequestRefused):
+        status, message, terminal = error.status, str(error.detail), True
+    elif isinstance(error, errors.FormError):
+        status, message, terminal = 400, str(error), True
+    else:
+        status, message, terminal = 500, str(failure_of(error)), False
+    failure = errors.RolloutFailure(
+        errors.FailureKind.AGENT_RUN_ERROR, message, status, terminal=terminal, exception_type=type(error).__name__
+    )
+    _, wire = failure_to_wire(failure)
+    return status, {**forms.error_body(form, status, message), "failure": wire["failure"]}, None
+
+
+def _parse(content: bytes) -> dict[str, Any]:
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise errors.RequestRefused(400, f"the body is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise errors.RequestRefused(422, f"the body must be a JSON object, not a {type(value).__name__}")
+    return value
