@@ -3,6 +3,9 @@
 ================  =====================================================================================
 serving           `serve` (until told to end), `open_server` (for the length of a block), `ServeLimits`
 disconnects       `CancelOnDisconnect`
+asking            `ServerClient` (by name), `Request`, `Response`, `StreamedResponse`, `Origin`
+transports        `Transport`, `open_socket_transport`, `SocketTransport`, `TransportSettings`, `RetryPolicy`
+in memory         `MemoryTransport`, `open_lifespan`
 ================  =====================================================================================
 
 What stands on hypercorn is imported when it is first used, so that a client does not pay for a server.
@@ -13,7 +16,19 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._client import ServerClient as ServerClient
 from ._disconnect import CancelOnDisconnect as CancelOnDisconnect
+from ._lifespan import open_lifespan as open_lifespan
+from ._memory import MemoryTransport as MemoryTransport
+from ._message import Origin as Origin
+from ._message import Request as Request
+from ._message import Response as Response
+from ._message import StreamedResponse as StreamedResponse
+from ._message import Transport as Transport
+from ._retry import RetryPolicy as RetryPolicy
+from ._settings import TransportSettings as TransportSettings
+from ._socket_transport import SocketTransport as SocketTransport
+from ._socket_transport import open_socket_transport as open_socket_transport
 
 if TYPE_CHECKING:
     from ._open_server import ServedApp as ServedApp

@@ -1,0 +1,174 @@
+"""`ServerClient`: finds a server by name and speaks JSON to it."""
+
+from __future__ import annotations
+
+import json as stdlib_json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+from urllib.parse import quote
+
+import attrs
+import orjson
+
+from ..errors import UsageError
+from ._message import Body, HeaderPairs, Origin, Request, Response, StreamedResponse, Transport
+
+__all__ = ["ServerClient"]
+
+_MISSING: Any = object()
+_KNOWN_ROUTES = 1024  # request lines and headers that are kept ready
+_JSON: HeaderPairs = ((b"content-type", b"application/json"),)
+_FIXED: HeaderPairs = ((b"user-agent", b"gym_trio"), (b"accept", b"*/*"))
+
+
+@attrs.frozen
+class _Server:
+    """Where a name leads."""
+
+    name: str
+    transport: Transport
+    origin: Origin
+    prefix: bytes  # what every target begins with
+    headers: HeaderPairs
+
+
+class ServerClient:
+    """Sends requests to servers that are known by name.
+
+    **Cancellation**, **Errors**: as `Transport`; error statuses are answers, see `Response.raise_for_status`. A name
+    that is not registered, or a body that cannot be JSON, is a `UsageError`, raised before anything is sent.
+
+    **Ownership**: transports belong to whoever made them; the client closes none.
+    """
+
+    def __init__(self, servers: Mapping[str, tuple[Transport, str]] | None = None) -> None:
+        self._servers: dict[str, _Server] = {}
+        self._targets: dict[tuple[str, str], bytes] = {}
+        for name, (transport, base_url) in (servers or {}).items():
+            self.register(name, transport, base_url)
+
+    def __repr__(self) -> str:
+        return f"ServerClient({', '.join(sorted(self._servers))})"
+
+    @property
+    def server_names(self) -> tuple[str, ...]:
+        return tuple(self._servers)
+
+    def register(self, name: str, transport: Transport, base_url: str) -> None:
+        """Make ``name`` known. A name that is known already gets the new place."""
+        origin, prefix = Origin.parse(base_url)
+        headers = ((b"host", origin.authority), *_FIXED)
+        self._servers[name] = _Server(name, transport, origin, prefix.rstrip(b"/"), headers)
+        self._targets.clear()
+
+    async def post(
+        self,
+        server: str,
+        path: str,
+        *,
+        json: Any = _MISSING,
+        content: Body | None = None,
+        headers: Mapping[str, str] | None = None,
+        cookies: Mapping[str, str] | None = None,
+        on_sent: Callable[[], None] | None = None,
+    ) -> Response:
+        """POST ``json``, or ``content`` as it is, and wait for the whole response."""
+        found = self._find(server)
+        request = self._request(found, "POST", path, json, content, headers, cookies)
+        request.on_sent = on_sent
+        response = await found.transport.send(request)
+        response.server = server
+        return response
+
+    async def get(
+        self,
+        server: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        cookies: Mapping[str, str] | None = None,
+    ) -> Response:
+        """GET, and wait for the whole response."""
+        found = self._find(server)
+        response = await found.transport.send(self._request(found, "GET", path, _MISSING, None, headers, cookies))
+        response.server = server
+        return response
+
+    def stream(
+        self,
+        server: str,
+        path: str,
+        *,
+        method: str = "POST",
+        json: Any = _MISSING,
+        content: Body | None = None,
+        headers: Mapping[str, str] | None = None,
+        cookies: Mapping[str, str] | None = None,
+        on_sent: Callable[[], None] | None = None,
+    ) -> AbstractAsyncContextManager[StreamedResponse]:
+        """Send a request; inside the block the response's head is there and its body can be iterated."""
+        found = self._find(server)
+        request = self._request(found, method, path, json, content, headers, cookies)
+        request.on_sent = on_sent
+        return found.transport.stream(request)
+
+    def _find(self, server: str) -> _Server:
+        try:
+            return self._servers[server]
+        except KeyError:
+            known = ", ".join(sorted(self._servers)) or "none"
+            raise UsageError(f"no server is named {server!r}; known: {known}") from None
+
+    def _request(
+        self,
+        server: _Server,
+        method: str,
+        path: str,
+        json: Any,
+        content: Body | None,
+        headers: Mapping[str, str] | None,
+        cookies: Mapping[str, str] | None,
+    ) -> Request:
+        pairs = server.headers
+        body: Body = content or b""
+        if json is not _MISSING:
+            if content is not None:
+                raise UsageError("json and content exclude each other")
+            body = _encode_json(json)
+            pairs += _JSON
+        if headers:
+            pairs = _merge(pairs, headers)
+        if cookies:
+            joined = "; ".join(f"{name}={value}" for name, value in cookies.items())
+            pairs += ((b"cookie", joined.encode("latin-1")),)
+        return Request(method, server.origin, self._target(server, path), pairs, body)
+
+    def _target(self, server: _Server, path: str) -> bytes:
+        key = (server.name, path)
+        target = self._targets.get(key)
+        if target is None:
+            if len(self._targets) >= _KNOWN_ROUTES:
+                self._targets.clear()
+            joined = path if path.startswith(("/", "?")) else f"/{path}"
+            target = server.prefix + quote(joined, safe="/?&=%:@!$'()*+,;~-._[]").encode("ascii")
+            self._targets[key] = target
+        return target
+
+
+def _merge(pairs: HeaderPairs, headers: Mapping[str, str]) -> HeaderPairs:
+    """The caller's headers replace ours of the same name."""
+    added = tuple((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
+    names = {name for name, _ in added}
+    return tuple(pair for pair in pairs if pair[0] not in names) + added
+
+
+def _encode_json(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError as exc:
+        # Integers over 64 bits and lone surrogates, which the standard library writes.
+        try:
+            return stdlib_json.dumps(value, separators=(",", ":")).encode("ascii")
+        except (TypeError, ValueError, RecursionError):
+            raise UsageError(f"the body cannot be written as JSON: {exc}") from exc

@@ -1,0 +1,152 @@
+"""One connection to an origin: a non-blocking socket, plain or TLS, and how it is made."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+from typing import Any
+
+import trio
+
+from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError, TransportTimeout
+from ._message import Origin
+from ._settings import TransportSettings
+
+__all__ = ["WOULD_BLOCK", "Connection", "connect"]
+
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+_LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+
+
+class Connection:
+    """A connected socket. `close` needs no await, so a cancelled task can close it at once."""
+
+    __slots__ = ("fd", "idle_until", "is_tls", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.is_tls = isinstance(sock, ssl.SSLSocket)
+        self.idle_until = 0.0
+
+    def seems_alive(self) -> bool:
+        """Whether an idle connection can be used: the server has neither closed it nor sent anything."""
+        try:
+            self.sock.recv(1)
+        except WOULD_BLOCK:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        """Idempotent. Whoever waits for the socket gets `trio.ClosedResourceError`."""
+        if self.fd >= 0:
+            trio.lowlevel.notify_closing(self.fd)
+            self.fd = -1
+            self.sock.close()
+
+
+async def connect(origin: Origin, settings: TransportSettings, ssl_context: ssl.SSLContext | None) -> Connection:
+    """Connect, and shake hands when ``ssl_context`` is given, within ``settings.connect_seconds``.
+
+    **Errors**: `ConnectFailed`, `TransportTimeout`, `LocalResourceError`; nothing has been sent.
+    """
+    sock: socket.socket | None = None
+    try:
+        with trio.move_on_after(settings.connect_seconds):
+            sock = await _open_socket(origin)
+            _set_options(sock, settings)
+            if ssl_context is not None:
+                sock = await _shake_hands(sock, origin.host, ssl_context)
+            connection = Connection(sock)
+            sock = None
+            return connection
+    except OSError as exc:
+        raise _connect_error(origin, exc) from exc
+    finally:
+        if sock is not None:
+            sock.close()
+    raise TransportTimeout(f"{origin}: no connection within {settings.connect_seconds:g} s", delivery=Delivery.NOT_SENT)
+
+
+async def _open_socket(origin: Origin) -> socket.socket:
+    address = _numeric(origin.host)
+    if address is None:
+        stream = await trio.open_tcp_stream(origin.host, origin.port)
+        sock = socket.socket(fileno=stream.socket.detach())
+        sock.setblocking(False)
+        return sock
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        try:
+            sock.connect((origin.host, origin.port))
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(code, os.strerror(code)) from None
+        if sock.getsockname() == sock.getpeername():
+            # The kernel can connect a socket to itself when nobody listens on a port it may also give out.
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _numeric(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return None if "%" in host else ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _set_options(sock: socket.socket, settings: TransportSettings) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options: list[tuple[str, Any]] = [
+        ("TCP_KEEPIDLE", settings.tcp_keepalive_idle_seconds),
+        ("TCP_KEEPINTVL", settings.tcp_keepalive_interval_seconds),
+        ("TCP_KEEPCNT", settings.tcp_keepalive_probes),
+    ]
+    for name, value in options:
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+async def _shake_hands(sock: socket.socket, host: str, context: ssl.SSLContext) -> ssl.SSLSocket:
+    try:
+        tls = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False, suppress_ragged_eofs=False)
+    except BaseException:
+        sock.close()
+        raise
+    try:
+        while True:
+            try:
+                tls.do_handshake()
+                return tls
+            except ssl.SSLWantReadError:
+                await trio.lowlevel.wait_readable(tls)
+            except ssl.SSLWantWriteError:
+                await trio.lowlevel.wait_writable(tls)
+    except BaseException:
+        tls.close()
+        raise
+
+
+def _connect_error(origin: Origin, exc: OSError) -> TransportError:
+    reasons: tuple[BaseException, ...] = (exc,)
+    if isinstance(exc.__cause__, BaseExceptionGroup):  # one for each address that was tried
+        reasons = exc.__cause__.exceptions
+    message = f"{origin}: {'; '.join(str(reason) for reason in reasons)}"
+    if any(isinstance(reason, OSError) and reason.errno in _LOCAL_ERRORS for reason in reasons):
+        return LocalResourceError(message)
+    return ConnectFailed(message)

@@ -1,0 +1,143 @@
+"""The connections of one origin: found, handed over and freed in constant time. All decisions are synchronous."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+
+import outcome
+import trio
+
+from ..errors import Delivery, TransportError
+from ._origin_connection import Connection
+
+__all__ = ["OriginPool"]
+
+
+class OriginPool:
+    """Idle connections (last in, first out) and the tasks that wait for one (first in, first out).
+
+    A task that waits gets a connection that another one has released, or the permission to make one. While a task
+    waits nothing is idle.
+    """
+
+    def __init__(self, keepalive_seconds: float, limit: int | None, max_concurrent_connects: int) -> None:
+        self.connections: set[Connection] = set()  # open ones, idle or in use
+        self.connecting = 0  # permissions given out
+        self.failure_logged = False  # since a connection was last made
+        self._idle: deque[Connection] = deque()  # the one released last on the right
+        self._waiting: OrderedDict[trio.lowlevel.Task, None] = OrderedDict()
+        self._keepalive_seconds = keepalive_seconds
+        self._limit = limit
+        self._max_concurrent_connects = max_concurrent_connects
+        self._closed = False
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def take_idle(self) -> Connection | None:
+        """The connection released last that is still alive."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.idle_until > trio.current_time() and connection.seems_alive():
+                return connection
+            self.discard(connection)
+        return None
+
+    async def acquire(self) -> Connection | None:
+        """A connection, or None: the permission to make one, given back by `connected` or `connect_failed`.
+
+        **Cancellation**: nothing is held by a cancelled call.
+        """
+        connection = self.take_idle()
+        if connection is not None:
+            return connection
+        if self._closed:
+            raise _closed_error()
+        if not self._waiting and self._may_connect():
+            self.connecting += 1
+            return None
+        connection = await self._wait()
+        if connection is not None and not connection.seems_alive():
+            # Its place becomes the permission to make another: nobody else's turn has come.
+            connection.close()
+            self.connections.discard(connection)
+            self.connecting += 1
+            return None
+        return connection
+
+    async def _wait(self) -> Connection | None:
+        task = trio.lowlevel.current_task()
+        self._waiting[task] = None
+
+        def withdraw(_: object) -> trio.lowlevel.Abort:
+            del self._waiting[task]
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        connection: Connection | None = await trio.lowlevel.wait_task_rescheduled(withdraw)
+        return connection
+
+    def _may_connect(self) -> bool:
+        if self.connecting >= self._max_concurrent_connects:
+            return False
+        return self._limit is None or len(self.connections) + self.connecting < self._limit
+
+    def _give_permissions(self) -> None:
+        while self._waiting and self._may_connect():
+            task, _ = self._waiting.popitem(last=False)
+            self.connecting += 1
+            trio.lowlevel.reschedule(task, outcome.Value(None))
+
+    def connected(self, connection: Connection) -> None:
+        self.connecting -= 1
+        self.failure_logged = False
+        self.connections.add(connection)
+        self._give_permissions()
+
+    def connect_failed(self) -> None:
+        self.connecting -= 1
+        self._give_permissions()
+
+    def release(self, connection: Connection) -> None:
+        """Take back a connection whose exchange is complete."""
+        if self._closed:
+            self.discard(connection)
+        elif self._waiting:
+            task, _ = self._waiting.popitem(last=False)
+            trio.lowlevel.reschedule(task, outcome.Value(connection))
+        else:
+            connection.idle_until = trio.current_time() + self._keepalive_seconds
+            self._idle.append(connection)
+            self.expire()
+
+    def discard(self, connection: Connection) -> None:
+        """Close a connection at once and free its place. Idempotent."""
+        connection.close()
+        self.connections.discard(connection)
+        self._give_permissions()
+
+    def expire(self) -> float:
+        """Close what has been idle too long. The time at which the next one will have been; infinity if none is."""
+        now = trio.current_time()
+        while self._idle and self._idle[0].idle_until <= now:
+            self.discard(self._idle.popleft())
+        return self._idle[0].idle_until if self._idle else float("inf")
+
+    def close(self) -> None:
+        """Close every connection; whoever waits or reads gets an error."""
+        self._closed = True
+        self._idle.clear()
+        while self._waiting:
+            task, _ = self._waiting.popitem(last=False)
+            trio.lowlevel.reschedule(task, outcome.Error(_closed_error()))
+        for connection in tuple(self.connections):
+            connection.close()
+        self.connections.clear()
+
+
+def _closed_error() -> TransportError:
+    return TransportError("the transport is closed", delivery=Delivery.NOT_SENT)
