@@ -26,9 +26,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES: dict[str, str] = {
+    "AgentServer": "gym_trio.servers",
     "CancelOnDisconnect": "gym_trio.http",
+    "Completed": "gym_trio.rollouts",
+    "Drained": "gym_trio.rollouts",
+    "Failed": "gym_trio.rollouts",
+    "Gym": "gym_trio.gym",
+    "ModelServer": "gym_trio.servers",
+    "RequestBody": "gym_trio.servers",
+    "ResourcesServer": "gym_trio.servers",
+    "Response": "gym_trio.http",
+    "RolloutOutcome": "gym_trio.rollouts",
+    "RolloutStream": "gym_trio.rollouts",
+    "Session": "gym_trio.servers",
+    "connect_gym": "gym_trio.gym",
+    "open_gym": "gym_trio.gym",
     "open_server": "gym_trio.http",
     "serve": "gym_trio.http",
+    "tool": "gym_trio.servers",
 }
 
 __all__ = [*errors.__all__, *_HOMES, "__version__", "errors", "testing"]

@@ -1,0 +1,158 @@
+"""From the words and flags of a command to one configuration."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from .. import environments, models
+from ..config import GymConfig, ServerBlock, load_config, suggestion
+from ..errors import ConfigError
+from ..gym import find_implementation
+from ..servers import ResourcesServer
+
+__all__ = ["ModelFlags", "configure", "environment_blocks", "rows_of", "split_words"]
+
+MODEL_SERVER = "policy_model"
+
+
+@attrs.frozen(kw_only=True)
+class ModelFlags:
+    """The flags that choose the policy model."""
+
+    model_type: str | None = None
+    model_url: str | None = None
+    model: str | None = None
+    model_api_key: str | None = None
+
+    def blocks(self) -> dict[str, Any]:
+        """The model server's block, or nothing when no flag was given."""
+        if self.model_type is None and self.model_url is None:
+            return {}
+        kind = self.model_type or "openai_model"
+        known = models.IMPLEMENTATIONS
+        if kind not in known:
+            raise ConfigError(f"there is no model type {kind!r}{suggestion(kind, known)}", key="--model-type")
+        if kind in ("openai_model", "vllm_model") and (not self.model_url or not self.model):
+            raise ConfigError("an endpoint needs both --model-url and --model", key="--model-type")
+        return {MODEL_SERVER: {"responses_api_models": {kind: self._settings(kind)}}}
+
+    def _settings(self, kind: str) -> dict[str, Any]:
+        if kind == "openai_model":
+            return {
+                "openai_base_url": self.model_url,
+                "openai_api_key": self.model_api_key or "${oc.select:policy_api_key,''}",
+                "openai_model": self.model,
+            }
+        if kind == "vllm_model":
+            return {
+                "base_url": self.model_url,
+                "api_key": self.model_api_key or "${oc.select:policy_api_key,''}",
+                "model": self.model,
+            }
+        return {"model": self.model} if self.model else {}
+
+
+def split_words(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The environment's name and the ``key=value`` overrides among the words of a command.
+
+    **Errors**: `ConfigError` for a second name.
+    """
+    overrides = [word for word in words if word.startswith(("+", "~")) or "=" in word]
+    names = [word for word in words if word not in overrides]
+    if len(names) > 1:
+        raise ConfigError(f"one environment at a time, not {', '.join(names)} (an override is ++key=value)")
+    return (names[0] if names else None), overrides
+
+
+def environment_blocks(name: str) -> Mapping[str, Any] | pathlib.Path:
+    """The servers of the environment called ``name``: built in, or a folder with a ``config.yaml``.
+
+    **Errors**: `ConfigError` with the nearest environment there is.
+    """
+    folder = pathlib.Path(name)
+    if name not in environments.IMPLEMENTATIONS:
+        if (folder / "config.yaml").is_file():
+            return folder / "config.yaml"
+        what = "the folder has no config.yaml" if folder.is_dir() else f"there is no environment {name!r}"
+        raise ConfigError(f"{what}{suggestion(name, environments.IMPLEMENTATIONS)} (gym-trio list environments)")
+    return {
+        name: {"resources_servers": {name: {"domain": "other"}}},
+        f"{name}_agent": {
+            "responses_api_agents": {
+                default_agent(name): {
+                    "resources_server": {"type": "resources_servers", "name": name},
+                    "model_server": {"type": "responses_api_models", "name": MODEL_SERVER},
+                }
+            }
+        },
+    }
+
+
+def default_agent(name: str) -> str:
+    """The agent that an environment is run with when nothing else is said."""
+    block = ServerBlock(name=name, server_type="resources_servers", implementation=name, settings={})
+    cls = find_implementation(block)
+    return cls.default_agent if issubclass(cls, ResourcesServer) else "simple_agent"
+
+
+def configure(
+    name: str | None,
+    configs: Sequence[pathlib.Path],
+    model: ModelFlags,
+    overrides: Sequence[str],
+) -> GymConfig:
+    """The configuration of a command.
+
+    The process's environment gives ``${oc.env:...}`` and, when neither a flag nor ``env.yaml`` names one, the key of
+    the model endpoint (``POLICY_API_KEY``, then ``OPENAI_API_KEY``).
+
+    **Errors**: `ConfigError`, one line.
+    """
+    if name is None and not configs:
+        raise ConfigError("name an environment (gym-trio list environments), or give --config, or both")
+    sources: list[Any] = [*configs]
+    if name is not None:
+        found = environment_blocks(name)
+        sources.append(found)
+    sources.append(model.blocks())
+    key = os.environ.get("POLICY_API_KEY") or os.environ.get("OPENAI_API_KEY")
+    loaded = load_config(sources, overrides=overrides, env=os.environ)
+    if key and not loaded.settings.get("policy_api_key") and model.model_api_key is None:
+        loaded = load_config([*sources, {"policy_api_key": key}], overrides=overrides, env=os.environ)
+    if not loaded.of_type("responses_api_models") and _needs_model(loaded):
+        raise ConfigError(
+            "no model server is configured: give --model-type local, or --model-url URL --model NAME", key=MODEL_SERVER
+        )
+    return loaded
+
+
+def _needs_model(config: GymConfig) -> bool:
+    return any("model_server" in block.settings for block in config.servers)
+
+
+def rows_of(config: GymConfig) -> Iterator[dict[str, Any]]:
+    """The rows that come with the configuration's environments, each with the agent that uses its environment.
+
+    **Errors**: `ConfigError` when no environment brings rows.
+    """
+    found = False
+    for block in config.of_type("resources_servers"):
+        cls = find_implementation(block)
+        users = [
+            agent.name
+            for agent in config.of_type("responses_api_agents")
+            if (agent.settings.get("resources_server") or {}).get("name") == block.name
+        ]
+        if not users or not issubclass(cls, ResourcesServer):
+            continue
+        reference = {"type": "responses_api_agents", "name": users[0]}
+        for row in cls.rows(block.settings):
+            found = True
+            yield row if "agent_ref" in row else {**row, "agent_ref": reference}
+    if not found:
+        raise ConfigError("no environment of the configuration brings rows of its own: give --input FILE.jsonl")

@@ -1,0 +1,141 @@
+"""`Gym`: rollouts over a set of servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from ..config import GymConfig, suggestion
+from ..errors import FailureKind, RolloutFailure, RowError, Stage
+from ..http import Response, ServerClient
+from ..rollouts import RolloutAttempt, RolloutStream, open_rollout_stream
+from ..servers import failure_from_wire
+
+__all__ = ["Gym"]
+
+Rows = Iterable[Mapping[str, Any]] | AsyncIterator[Mapping[str, Any]]
+
+
+class Gym:
+    """A set of running servers, found by name.
+
+    ``agents`` are the names that rows can be sent to. ``config`` is the configuration the servers were made from, where
+    there is one. Get it from `open_gym` or `connect_gym`.
+
+    **Ownership**: the block that gave it owns the servers and connections; after the block it answers nothing.
+    """
+
+    def __init__(
+        self,
+        client: ServerClient,
+        *,
+        agents: Iterable[str] = (),
+        config: GymConfig | None = None,
+        find_routes: Callable[[], Awaitable[tuple[str, ...]]] | None = None,
+    ) -> None:
+        self.client = client
+        self.config = config
+        self._agents: tuple[str, ...] = tuple(agents)
+        self._find_routes = find_routes
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return self._agents
+
+    def __repr__(self) -> str:
+        return f"<Gym of {', '.join(self.client.server_names) or 'no servers'}>"
+
+    async def post(self, server_name: str, path: str, *, json: Any = None) -> Response:
+        """``POST path`` with a JSON body on the server of that name, and the whole response, whatever its status.
+
+        **Cancellation**: the request is withdrawn: its connection is closed, or its handler cancelled, at once.
+
+        **Errors**: `UsageError` for a name that is not known; `TransportError` when no complete response came back.
+        """
+        await self._know_routes()
+        return await self.client.post(server_name, path, json=json)
+
+    def run_examples(
+        self,
+        rows: Rows,
+        *,
+        agent: str | None = None,
+        max_concurrent: int | None = None,
+        max_resident_tasks: int | None = None,
+        rollout_timeout_seconds: float | None = None,
+        dispatch_budget_seconds: float | None = None,
+        drain_margin_seconds: float | None = None,
+    ) -> AbstractAsyncContextManager[RolloutStream]:
+        """Run ``rows`` (an iterable or async iterable of dicts, finite or not) as rollouts; a stream of outcomes.
+
+        A row goes to the agent that its ``agent_ref.name`` names, else to ``agent``, else to the only agent there is.
+        ``max_concurrent`` bounds the rollouts in flight, ``max_resident_tasks`` those in flight and those finished but
+        not received. No rollout starts that could not end within ``dispatch_budget_seconds`` from now less
+        ``drain_margin_seconds``; see `RolloutStream` for stopping and accounting.
+
+        **Cancellation**: leaving the block cancels what is in flight and waits for the local tasks; a remote server is
+        told by its closed connection, and is not waited for.
+
+        **Errors**: `RowError` from the iteration, after everything that was started, for a row that no agent takes.
+        A rollout that fails is an outcome, never an exception here.
+        """
+        return self._run_examples(
+            rows,
+            agent=agent,
+            max_concurrent=max_concurrent,
+            max_resident_tasks=max_resident_tasks,
+            rollout_timeout_seconds=rollout_timeout_seconds,
+            dispatch_budget_seconds=dispatch_budget_seconds,
+            drain_margin_seconds=drain_margin_seconds,
+        )
+
+    @asynccontextmanager
+    async def _run_examples(self, rows: Rows, *, agent: str | None, **bounds: Any) -> AsyncIterator[RolloutStream]:
+        await self._know_routes()
+        if agent is not None:
+            self._check_agent(agent, "run_examples(agent=...)")
+
+        async def run(attempt: RolloutAttempt) -> dict[str, Any]:
+            return await self._run(attempt, self.agent_for(attempt.row, agent))
+
+        def check_row(row: Mapping[str, Any]) -> None:
+            self.agent_for(row, agent)
+
+        async with open_rollout_stream(rows, run, check_row=check_row, **bounds) as stream:
+            yield stream
+
+    async def _run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
+        response = await self.client.post(agent, "/run", json=attempt.row, on_sent=attempt.mark_sent)
+        if response.status >= 400:
+            failure = failure_from_wire(agent, response.status, response.body)
+            if failure is not None:
+                raise failure
+            response.raise_for_status()
+        result = response.json()
+        if not isinstance(result, dict):
+            message = f"{agent} answered /run with a {type(result).__name__}, not an object"
+            raise RolloutFailure(FailureKind.AGENT_RUN_ERROR, message, response.status, Stage.AGENT)
+        return result
+
+    def agent_for(self, row: Mapping[str, Any], agent: str | None = None) -> str:
+        """The agent that ``row`` goes to. **Errors**: `RowError` that says what the choices are."""
+        reference = row.get("agent_ref")
+        if isinstance(reference, Mapping) and reference.get("name") is not None:
+            return self._check_agent(str(reference["name"]), "agent_ref.name")
+        if agent is not None:
+            return agent
+        if len(self._agents) == 1:
+            return self._agents[0]
+        choices = ", ".join(self._agents) or "none"
+        raise RowError(f"the row has no agent_ref.name, no agent was given, and the agents are: {choices}")
+
+    def _check_agent(self, name: str, where: str) -> str:
+        if name not in self._agents:
+            raise RowError(f"{where} names {name!r}, which is no agent here{suggestion(name, self._agents)}")
+        return name
+
+    async def _know_routes(self) -> None:
+        if self._find_routes is not None:
+            self._agents = await self._find_routes()
+            self._find_routes = None
