@@ -12,8 +12,8 @@ import httpx
 import trio
 
 from ..errors import ConnectFailed, Delivery, TransportError, UsageError
+from ._client_exchange import Exchange, NotSent, Shared
 from ._encode import Framed, encode_head
-from ._exchange import Exchange, NotSent, Shared
 from ._message import HeaderPairs, Origin, Request, Response, StreamedResponse
 from ._origin_connection import Connection, connect
 from ._pool import OriginPool
