@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,6 +11,7 @@ import trio
 
 from .. import errors
 from ..errors import RolloutFailure, Stage
+from ._agent_sessions import AgentSessions
 from ._body import RequestBody
 from ._failures import failure_of
 from ._server import Server
@@ -59,6 +61,33 @@ class AgentServer(Server):
     async def responses(self, request: RequestBody) -> Mapping[str, Any]:
         """The agent's own loop: from Responses parameters to a finished Responses object. Default: one model call."""
         return await self.call_model(request, rollout_id=request.rollout_id)
+
+    async def open_session(self, seed: RequestBody) -> Any:
+        """Make what one agent session needs and return it: its state, of any type.
+
+        ``seed`` is the request that opens the session, ``agent_session_id``, ``episode_id``, ``task_id``,
+        ``tool_accesses`` and ``sandbox_access`` among its keys. Requests in the session find the state as
+        ``request.agent_session``. Default: the seed itself.
+
+        **Cancellation**: when the caller leaves, when the session is closed meanwhile and when the server shuts down.
+
+        **Errors**: raise `SessionSetupError` with what was half made, also when cancelled; it is closed like a whole
+        one.
+        """
+        return seed
+
+    async def close_session(self, state: Any) -> Any:
+        """Release what `open_session` made; what is returned goes to the caller as ``agent_observations``.
+
+        It runs once at a time, and again after it has failed. Default: nothing.
+
+        **Cancellation**: by ``session_close_timeout_seconds`` alone; then, as when it raises, ``state`` is kept.
+        """
+        return None
+
+    @functools.cached_property
+    def agent_sessions(self) -> AgentSessions:
+        return AgentSessions(self)
 
     async def call_model(
         self, params: Mapping[str, Any], *, rollout_id: str | None = None, path: str = MODEL_PATH
@@ -118,9 +147,8 @@ class AgentServer(Server):
 
     def routes(self) -> list[BaseRoute]:
         return [
-            self.route("POST", "/run", self.run),
-            self.route("POST", "/v1/responses", self.responses),
-            self.route("POST", "/ng-rollout/{rollout_id}/v1/responses", self.responses),
+            self.route("POST", "/run", self.agent_sessions.run),
+            *self.agent_sessions.routes(),
             *super().routes(),
         ]
 

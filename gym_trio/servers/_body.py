@@ -30,12 +30,13 @@ class RequestBody(dict[str, Any]):
     ``cookies`` are the request's cookies by name; a handler that changes them changes what is set on the response.
     ``headers`` are its headers, names in lower case. ``rollout_id`` comes from the ``/ng-rollout/<id>/`` prefix, the
     body's ``_ng_rollout_id`` or the ``x-ng-rollout-id`` header, in this order, or is ``None``.
-    ``path_params`` are the values that the route's pattern took from the path.
+    ``path_params`` are the values that the route's pattern took from the path. ``agent_session`` is the state of the
+    agent session that the request belongs to (what the agent's ``open_session`` returned), or ``None``.
 
     **Ownership**: the handler owns the object and may change it.
     """
 
-    __slots__ = ("_headers", "cookies", "path_params", "rollout_id", "sent_cookies")
+    __slots__ = ("_headers", "agent_session", "cookies", "path_params", "rollout_id", "sent_cookies")
 
     def __init__(
         self,
@@ -52,12 +53,21 @@ class RequestBody(dict[str, Any]):
         self.sent_cookies: dict[str, str] = dict(cookies) if cookies is not None else parse_cookies(headers)
         self.cookies: dict[str, str] = dict(self.sent_cookies)
         self.rollout_id: str | None = rollout_id or self._find_rollout_id()
+        self.agent_session: Any = None
 
     def _find_rollout_id(self) -> str | None:
         found = self.path_params.get("rollout_id") or self.get("_ng_rollout_id")
         if found is None:
             found = next((value.decode("latin-1") for name, value in self._headers if name == b"x-ng-rollout-id"), None)
         return found
+
+    def within(self, agent_session: Any, cookies: Mapping[str, str]) -> RequestBody:
+        """The same request as one of an agent session, with cookies of its own."""
+        inner = RequestBody(
+            self, headers=self._headers, path_params=self.path_params, cookies=cookies, rollout_id=self.rollout_id
+        )
+        inner.agent_session = agent_session
+        return inner
 
     @property
     def headers(self) -> dict[str, str]:

@@ -1,14 +1,23 @@
-"""The sessions of an environment: one state object per cookie, made at seed and disposed of at close."""
+"""The sessions of an environment: one state per rollout, made at seed and disposed of, once, at close.
+
+A plain rollout's session is found by its cookie alone, whose id the server made. An episode's session has an id that
+its owner chose, and answers repeated seeds and closes alike; its cookie leads tools and verifier to it too.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RequestRefused
+import attrs
+import trio
+
+from ..errors import RequestRefused, SessionConflict, SessionsDraining, SessionSetupError
+from ..sessions import ConflictReason
 from ._body import RequestBody
+from ._session_forms import ResourcesClose, ResourcesSeed, check_form, fingerprint
+from ._signed_cookie import SignedCookie
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -18,53 +27,160 @@ if TYPE_CHECKING:
 __all__ = ["ResourceSessions"]
 
 COOKIE = "session_id"
+TYPED_KEY = "resources_session_id"
+OTHER_COOKIE = "resources_session_id does not match the session cookie"
+
+_DETAILS: Mapping[str, str] = {
+    ConflictReason.OTHER_SEED: "resources_session_id is already bound to another seed request",
+    ConflictReason.OTHER_EPISODE: "episode_id does not match the seeded resources session",
+    ConflictReason.CLOSING: "Resources session is closing",
+    ConflictReason.CLOSED: "Resources session is already closed",
+    ConflictReason.UNKNOWN: "the request's cookie names no live session; seed one first",
+}
+
+
+@attrs.define(eq=False)
+class ResourceSession:
+    """What the registry keeps: the environment's own state, and what its seed answered."""
+
+    state: Any
+    answer: dict[str, Any] = attrs.field(factory=dict)
 
 
 class ResourceSessions:
-    """The live sessions of one environment server, by unguessable cookie."""
+    """The session routes of one environment server, over the server's registry."""
 
     def __init__(self, server: ResourcesServer) -> None:
         self._server = server
-        self._states: dict[str, Any] = {}
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Own the sessions for the length of the block; what is still open at its end is disposed of."""
-        yield
-        while self._states:
-            _, state = self._states.popitem()
-            await self._server.dispose_session(state)
+        self._cookie = SignedCookie(COOKIE)
 
     def routes(self) -> list[BaseRoute]:
         return []
 
     async def seed(self, request: RequestBody) -> dict[str, Any]:
-        """Open a session for the row ``request`` and set its cookie."""
-        state = await self._server.create_session()
-        key = secrets.token_urlsafe(16)
-        self._states[key] = state
-        request.cookies[COOKIE] = key
-        return dict(await self._server.seed_session(state, request) or {})
+        """Open a session and set its cookie: for the row ``request``, or in the typed form for an episode."""
+        if TYPED_KEY in request:
+            return await self._seed_typed(request)
+        return await self._seed_plain(request)
 
-    def get(self, request: RequestBody) -> Any:
-        """The state of the request's session.
+    async def _seed_plain(self, request: RequestBody) -> dict[str, Any]:
+        session_id, state = await self._open_plain()
+        try:
+            answer = dict(await self._server.seed_session(state, request) or {})
+        except BaseException:
+            # Nobody has learnt the id: the session must end here. The registry closes it, whatever cut this task.
+            self._server.sessions.release_soon(session_id)
+            raise
+        request.cookies[COOKIE] = self._cookie.sign(session_id)
+        return answer
+
+    async def _open_plain(self) -> tuple[str, Any]:
+        registry = self._server.sessions
+        registry.admit()
+        try:
+            state = await self._server.create_session()
+        except SessionSetupError as error:
+            registry.release_soon(await self._register(error.state))
+            raise
+        return await self._register(state), state
+
+    async def _register(self, state: Any) -> str:
+        try:
+            return self._server.sessions.open_nowait(ResourceSession(state), self._closer(state))
+        except SessionsDraining:
+            # The server began to shut down while the state was made.
+            with trio.move_on_after(self._server.sessions.timeouts.session_close_timeout_seconds, shield=True):
+                await self._server.dispose_session(state)
+            raise
+
+    def _closer(self, state: Any) -> Any:
+        # Most states hold nothing: then there is nothing to run, and a rollout's close costs no task.
+        return self._dispose if self._server.holds_resources(state) else None
+
+    async def _seed_typed(self, request: RequestBody) -> dict[str, Any]:
+        form = check_form(ResourcesSeed, request)
+        session_id = form.resources_session_id
+        named = self._cookie.read(request.sent_cookies)
+        if named is not None and named != session_id:
+            raise RequestRefused(409, OTHER_COOKIE)
+        row = RequestBody(form.task_data, headers=(), cookies={}, rollout_id=form.episode_id.key)
+
+        async def open_session() -> ResourceSession:
+            session = ResourceSession(await self._server.create_session())
+            try:
+                session.answer = dict(await self._server.seed_session(session.state, row) or {})
+            except (Exception, trio.Cancelled) as error:
+                raise SessionSetupError(session) from error
+            return session
+
+        try:
+            session = await self._server.sessions.seed(
+                session_id,
+                fingerprint=fingerprint(form),
+                episode=form.episode_id.key,
+                open=open_session,
+                close=self._dispose,
+            )
+        except SessionConflict as error:
+            raise RequestRefused(409, _DETAILS[error.reason]) from None
+        except SessionSetupError as error:
+            raise (error.__cause__ if isinstance(error.__cause__, Exception) else error) from None
+        request.cookies[COOKIE] = self._cookie.sign(session_id)
+        return {TYPED_KEY: session_id, **session.answer}
+
+    async def _dispose(self, session: Any) -> None:
+        await self._server.dispose_session(session.state if isinstance(session, ResourceSession) else session)
+
+    @contextlib.contextmanager
+    def using(self, request: RequestBody) -> Iterator[Any]:
+        """The state of the request's session, which is not idle for as long as the block runs.
 
         **Errors**: `RequestRefused` (409) when its cookie names no live session.
         """
-        state = self._states.get(request.cookies.get(COOKIE, ""))
-        if state is None:
-            raise RequestRefused(409, "the request's cookie names no live session; seed one first")
-        return state
+        session_id = self._cookie.read(request.sent_cookies)
+        try:
+            if session_id is None:
+                raise RequestRefused(409, _DETAILS[ConflictReason.UNKNOWN])
+            session = self._server.sessions.using(session_id)
+        except SessionConflict as error:
+            raise RequestRefused(409, _DETAILS[error.reason]) from None
+        with session as found:
+            yield found.state
 
-    async def get_or_new(self, request: RequestBody) -> Any:
-        """The state of the request's session, or a fresh one where the request has no session cookie."""
-        if COOKIE in request.cookies:
-            return self.get(request)
-        return await self._server.create_session()
+    @contextlib.asynccontextmanager
+    async def using_or_new(self, request: RequestBody) -> AsyncIterator[Any]:
+        """As `using`; where the request has no session cookie, a fresh session that ends with the block."""
+        if COOKIE in request.sent_cookies:
+            with self.using(request) as state:
+                yield state
+            return
+        session_id, state = await self._open_plain()
+        try:
+            yield state
+        finally:
+            self._server.sessions.release_soon(session_id)
 
     async def close(self, request: RequestBody) -> dict[str, Any]:
-        """Dispose of the request's session; closing twice is no error."""
-        state = self._states.pop(request.cookies.get(COOKIE, ""), None)
-        if state is not None:
-            await self._server.dispose_session(state)
+        """Dispose of the session; closing twice is no error."""
+        if TYPED_KEY in request:
+            return await self._close_typed(request)
+        session_id = self._cookie.read(request.sent_cookies)
+        if session_id is not None:
+            await self._server.sessions.release(session_id)
         return {}
+
+    async def _close_typed(self, request: RequestBody) -> dict[str, Any]:
+        form = check_form(ResourcesClose, request)
+        session_id = form.resources_session_id
+        registry = self._server.sessions
+        named = self._cookie.read(request.sent_cookies)
+        if named is not None and named != session_id:
+            raise RequestRefused(409, OTHER_COOKIE)
+        if named is not None and not registry.knows(session_id):
+            raise RequestRefused(409, "Resources close receipt has expired")
+        try:
+            await registry.close(session_id, episode=form.episode_id.key)
+        except SessionConflict as error:
+            raise RequestRefused(409, _DETAILS[error.reason]) from None
+        request.cookies[COOKIE] = self._cookie.sign(session_id)
+        return {TYPED_KEY: session_id}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import errors
@@ -65,11 +64,15 @@ class ResourcesServer(Server):
 
     async def dispose_session(self, session: Any) -> None:
         """Release what the session holds. Default: its ``aclose`` or ``close``, where it has one."""
-        close = getattr(session, "aclose", None) or getattr(session, "close", None)
+        close = _own_close(session)
         if close is not None:
             pending = close()
             if inspect.isawaitable(pending):
                 await pending
+
+    def holds_resources(self, session: Any) -> bool:
+        """Is there anything for `dispose_session` to do?"""
+        return type(self).dispose_session is not ResourcesServer.dispose_session or _own_close(session) is not None
 
     async def seed_session(self, session: Any, row: RequestBody) -> Mapping[str, Any] | None:
         """Prepare ``session`` for ``row``; what is returned is added to the seed's answer. Default: nothing."""
@@ -82,11 +85,6 @@ class ResourcesServer(Server):
         become ``reward_components``); or a mapping with ``reward`` and whatever else the result's row should carry.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define verify")
-
-    @contextlib.asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
-        async with super().lifespan(), self.resource_sessions.running():
-            yield
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -112,16 +110,22 @@ class ResourcesServer(Server):
             known = ", ".join(self.tools) or "none"
             raise RequestRefused(404, f"there is no tool {name!r}; the tools are: {known}")
         arguments = tool.check(request)
-        return await tool.method(self, self.resource_sessions.get(request), **arguments)
+        with self.resource_sessions.using(request) as session:
+            return await tool.method(self, session, **arguments)
 
     async def _verify(self, request: RequestBody) -> Mapping[str, Any]:
         if not isinstance(request.get("response"), Mapping):
             raise RequestRefused(422, "verify needs the row's response, an object")
-        answer = await self.verify(await self.resource_sessions.get_or_new(request), request)
+        async with self.resource_sessions.using_or_new(request) as session:
+            answer = await self.verify(session, request)
         return {**request, **verify_response(answer)}
 
     async def _reverify_mode(self, request: RequestBody) -> dict[str, str]:
         return {"reverify_mode": self.reverify_mode}
+
+
+def _own_close(session: Any) -> Any:
+    return getattr(session, "aclose", None) or getattr(session, "close", None)
 
 
 def verify_response(answer: Any) -> dict[str, Any]:

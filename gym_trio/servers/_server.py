@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .. import errors
 from ..config import BLOCK_KEYS, structure
 from ..http import CancelOnDisconnect
-from ..sessions import SessionRegistry, open_session_registry
+from ..sessions import SessionRegistry, check_seconds, open_session_registry
 from ._body import JsonEndpoint, Receive, RequestBody, Scope, Send, send_json
+from ._status import report_status
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -50,6 +51,8 @@ class Server:
 
     server_type: ClassVar[str] = ""
     settings_type: ClassVar[type | None] = None
+    # How long closing a session, and closing them all at shutdown, may take; the block's own key comes before it.
+    session_close_timeout_seconds: ClassVar[float | None] = None
 
     def __init__(
         self, *, name: str | None = None, config: Mapping[str, Any] | None = None, client: ServerClient | None = None
@@ -57,8 +60,9 @@ class Server:
         self.name = name or type(self).__name__
         self.config: Mapping[str, Any] = dict(config or {})
         self._client = client
-        self._sessions: SessionRegistry | None = None
+        self._sessions: SessionRegistry[Any] | None = None
         self.settings: Any = self._structure_settings()
+        self.session_bounds()  # wrong ones are refused here, not when the server starts
 
     def _structure_settings(self) -> Any:
         if self.settings_type is None:
@@ -98,17 +102,18 @@ class Server:
             async with self.lifespan():
                 yield
 
-        routes = [*self.routes(), *(self.route("GET", path, _answer_ok) for path in HEALTH_PATHS)]
+        status = self.route("GET", "/status", functools.partial(report_status, self))
+        routes = [*self.routes(), status, *(self.route("GET", path, _answer_ok) for path in HEALTH_PATHS)]
         return CancelOnDisconnect(Router(routes, lifespan=lifespan, default=_not_found, redirect_slashes=False))
 
     @property
-    def sessions(self) -> SessionRegistry:
-        """The registry that owns the server's sessions, while it runs.
+    def sessions(self) -> SessionRegistry[Any]:
+        """The registry that owns the server's sessions. After the lifespan's shutdown it takes no new ones.
 
-        **Errors**: `RequestRefused` (503) before the lifespan's startup and after its shutdown.
+        **Errors**: `RequestRefused` (503) before the lifespan's startup.
         """
         if self._sessions is None:
-            raise errors.RequestRefused(503, f"{self.name} is not running: its lifespan has not started or has ended")
+            raise errors.RequestRefused(503, f"{self.name} is not running: its lifespan has not started")
         return self._sessions
 
     @contextlib.asynccontextmanager
@@ -118,15 +123,21 @@ class Server:
         **Cancellation**: leaving runs inside the serving side's own shutdown bound. Sessions are drained here.
         """
         async with open_session_registry(name=self.name, **self.session_bounds()) as registry:
+            # It stays reachable afterwards: it refuses new sessions, and what it could not close can be tried again.
             self._sessions = registry
-            try:
-                yield
-            finally:
-                self._sessions = None
+            yield
 
     def session_bounds(self) -> dict[str, Any]:
-        """The bounds of the server's sessions, for `open_session_registry`: those of the block that are its own."""
-        return {key: self.config[key] for key in SESSION_KEYS if self.config.get(key) is not None}
+        """The bounds of the server's sessions, for `open_session_registry`: the block's, else the class's own.
+
+        **Errors**: `ConfigError` for one that is not a finite number of seconds, or is negative.
+        """
+        bounds = {key: self.config[key] for key in SESSION_KEYS if self.config.get(key) is not None}
+        if self.session_close_timeout_seconds is not None:
+            bounds.setdefault("session_close_timeout_seconds", self.session_close_timeout_seconds)
+        for key, value in bounds.items():
+            check_seconds(f"{self.name}.{key}", value)
+        return bounds
 
     def routes(self) -> list[BaseRoute]:
         """The routes, most used first."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import attrs
 import trio
@@ -158,3 +158,18 @@ class Session(Generic[State]):
         if self.phase is SessionPhase.CLOSED:
             return self.receipt_expires_at
         return math.inf
+
+
+@attrs.define(eq=False)
+class SessionUse(Generic[State]):
+    """A block that uses a ready session; it is not idle meanwhile."""
+
+    _session: Session[State]
+
+    def __enter__(self) -> State:
+        self._session.users += 1
+        return cast(State, self._session.state)
+
+    def __exit__(self, *_: object) -> None:
+        self._session.users -= 1
+        self._session.last_used_at = trio.current_time()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import secrets
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import Any, Generic, cast
 
 import trio
@@ -21,7 +20,7 @@ from ._draining import Drainer
 from ._opening import carry_out
 from ._phases import Happening, SessionPhase
 from ._reaper import Reaper
-from ._records import Close, DrainReport, Open, Opening, Receipt, RegistryStatistics, Session, State
+from ._records import Close, DrainReport, Open, Opening, Receipt, RegistryStatistics, Session, SessionUse, State
 from ._timeouts import SessionTimeouts
 
 logger = logging.getLogger("gym_trio.sessions")
@@ -58,7 +57,11 @@ class SessionRegistry(Generic[State]):
 
     # --- seeded sessions ---
 
-    def _admit(self) -> None:
+    def admit(self) -> None:
+        """Nothing while new sessions are taken; for callers that make something before they open a session around it.
+
+        **Errors**: `SessionsDraining`.
+        """
         if self._drainer.draining:
             raise SessionsDraining(f"{self.name} is shutting down and takes no new sessions")
 
@@ -108,7 +111,7 @@ class SessionRegistry(Generic[State]):
         open: Open[State],
         close: Close[State] | None,
     ) -> Session[State]:
-        self._admit()
+        self.admit()
         opening = Opening()
         session = Session(
             session_id,
@@ -179,7 +182,7 @@ class SessionRegistry(Generic[State]):
 
         **Errors**: `SessionsDraining`.
         """
-        self._admit()
+        self.admit()
         session = Session(
             secrets.token_urlsafe(18),
             close=close,
@@ -224,16 +227,12 @@ class SessionRegistry(Generic[State]):
         """
         return cast(State, self._ready(session_id).state)
 
-    @contextlib.contextmanager
-    def using(self, session_id: str) -> Iterator[State]:
-        """`get`, and the session is not idle for as long as the block runs."""
-        session = self._ready(session_id)
-        session.users += 1
-        try:
-            yield cast(State, session.state)
-        finally:
-            session.users -= 1
-            session.last_used_at = trio.current_time()
+    def using(self, session_id: str) -> SessionUse[State]:
+        """A context manager around `get`'s state; the session is not idle for as long as the block runs.
+
+        **Errors**: as `get`, raised by this call and not on entering.
+        """
+        return SessionUse(self._ready(session_id))
 
     def _ready(self, session_id: str) -> Session[State]:
         session = self._sessions.get(session_id)

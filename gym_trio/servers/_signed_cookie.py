@@ -1,0 +1,102 @@
+"""`SignedCookie`: a session's id in a cookie that only this server can have made."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+
+from ..errors import RequestRefused
+from ._body import Message, Receive, Scope, Send, parse_cookies
+
+__all__ = ["CookieEndpoint", "SignedCookie"]
+
+_SIGNATURE_BYTES = 16
+
+
+def _encode(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode("ascii")
+
+
+def _decode(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+class SignedCookie:
+    """One cookie's name and the secret it is signed with, which is random and lives as long as the server object."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._secret = secrets.token_bytes(32)
+
+    def _signature(self, content: bytes) -> bytes:
+        return hmac.digest(self._secret, content, "sha256")[:_SIGNATURE_BYTES]
+
+    def sign(self, session_id: str) -> str:
+        """The cookie's value for ``session_id``; for the empty one, the value that says "no session"."""
+        content = session_id.encode("utf-8", "surrogatepass")
+        return f"{_encode(content)}.{_encode(self._signature(content))}"
+
+    def read(self, cookies: Mapping[str, str]) -> str | None:
+        """The session id in a request's cookies; None when there is no cookie, or one that says "no session".
+
+        **Errors**: `RequestRefused` (409) for a value that this server has not signed. It must not count as none: that
+        would let a stale request through as one without a session.
+        """
+        value = cookies.get(self.name)
+        if value is None:
+            return None
+        encoded, _, signature = value.partition(".")
+        try:
+            content = _decode(encoded)
+            good = hmac.compare_digest(_decode(signature), self._signature(content))
+            session_id = content.decode("utf-8", "surrogatepass")
+        except (binascii.Error, ValueError):
+            good = False
+        if not good:
+            raise RequestRefused(409, f"Invalid session cookie {self.name}")
+        return session_id or None
+
+    def header(self, session_id: str) -> tuple[bytes, bytes]:
+        return b"set-cookie", f"{self.name}={self.sign(session_id)}; Path=/; HttpOnly; SameSite=lax".encode("ascii")
+
+
+class CookieEndpoint:
+    """An ASGI endpoint whose every answer sets the cookie again: the one that the inner endpoint set, else the one
+    that the request brought, else the one that says "no session".
+
+    With ``only_if_sent``, answers to requests without the cookie set none.
+    """
+
+    def __init__(
+        self,
+        inner: Callable[[Scope, Receive, Send], Awaitable[None]],
+        cookie: SignedCookie,
+        *,
+        only_if_sent: bool = False,
+    ) -> None:
+        self._inner = inner
+        self._cookie = cookie
+        self._only_if_sent = only_if_sent
+        self._prefix = f"{cookie.name}=".encode("ascii")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        cookies = parse_cookies(scope["headers"])
+        if self._only_if_sent and self._cookie.name not in cookies:
+            await self._inner(scope, receive, send)
+            return
+        try:
+            session_id = self._cookie.read(cookies) or ""
+        except RequestRefused:
+            session_id = ""
+
+        async def send_with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                if not any(name == b"set-cookie" and value.startswith(self._prefix) for name, value in headers):
+                    message = {**message, "headers": [*headers, self._cookie.header(session_id)]}
+            await send(message)
+
+        await self._inner(scope, receive, send_with_cookie)
