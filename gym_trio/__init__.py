@@ -42,6 +42,7 @@ _HOMES: dict[str, str] = {
     "connect_gym": "gym_trio.gym",
     "open_gym": "gym_trio.gym",
     "open_server": "gym_trio.http",
+    "open_supervisor": "gym_trio.processes",
     "serve": "gym_trio.http",
     "tool": "gym_trio.servers",
 }

@@ -323,20 +323,30 @@ class SessionCloseFailed(SessionError):
 
 
 class ServerStartError(GymError):
-    """A server did not become ready. ``server`` is its name; the message has its last lines and its exit code."""
+    """A server did not become ready. ``server`` is its name; the message has its last lines and its exit code.
 
-    def __init__(self, message: str, *, server: str) -> None:
+    ``returncode`` and ``last_lines`` are those of a managed server's process, where there was one.
+    """
+
+    def __init__(
+        self, message: str, *, server: str, returncode: int | None = None, last_lines: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.server = server
+        self.returncode = returncode
+        self.last_lines = last_lines
 
 
 class ServerDied(GymError):
     """A managed server ended while it was needed."""
 
-    def __init__(self, message: str, *, server: str, returncode: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, server: str, returncode: int | None = None, last_lines: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.server = server
         self.returncode = returncode
+        self.last_lines = last_lines
 
 
 class RunError(GymError):

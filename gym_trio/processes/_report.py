@@ -1,0 +1,55 @@
+"""What is said about servers that have ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+import attrs
+
+SHOWN_LINES = 20
+
+
+@attrs.frozen
+class ServerExit:
+    """How one server ended.
+
+    ``returncode`` is negative for a signal, and None when the process could not be collected within the bounds.
+    ``escalated`` says that something of it had to be killed. ``reaped`` are the processes that were collected for it:
+    the server's own, and of its descendants those that were still there when it was stopped.
+    """
+
+    name: str
+    pid: int | None
+    returncode: int | None
+    escalated: bool
+    reaped: tuple[int, ...]
+
+
+@attrs.frozen
+class StopReport:
+    """How every server of a supervisor ended, in the order in which they were started."""
+
+    exits: tuple[ServerExit, ...]
+
+    @property
+    def escalated(self) -> bool:
+        return any(each.escalated for each in self.exits)
+
+
+def describe_returncode(returncode: int | None) -> str:
+    """Say what a return code means."""
+    if returncode is None:
+        return "it has not ended"
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"killed by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"killed by signal {-returncode}"
+
+
+def with_last_lines(message: str, lines: Sequence[str]) -> str:
+    """Put the last lines that a server wrote under a message."""
+    shown = list(lines[-SHOWN_LINES:])
+    return "\n".join([f"{message}; its last lines:", *(f"    {line}" for line in shown)]) if shown else message
