@@ -13,14 +13,19 @@
 ``_open``          `open_rollout_stream`: the block that owns the tasks
 ``_keep``          exceptions that are kept until the tasks beside them have ended
 ``_policies``      until a deadline, until a count, per group of repeats: functions over a stream
+``_groups``        groups of repeats: which outcome belongs where, and when a group waits no longer
+``_again``         which rows may be sent again
 =================  ==========================================================================================
 """
 
 from __future__ import annotations
 
+from ._again import rows_to_send_again
 from ._attempt import RolloutAttempt, RunRollout
+from ._groups import Group, TakenGroups
 from ._open import open_rollout_stream
 from ._outcomes import Completed, Drained, Failed, RolloutOutcome, Statistics, Timing, Unfinished
+from ._policies import Taken, take_groups, take_until_count, take_until_deadline
 from ._rows import next_attempt, rollout_id
 from ._stream import RolloutStream
 
@@ -28,14 +33,21 @@ __all__ = [
     "Completed",
     "Drained",
     "Failed",
+    "Group",
     "RolloutAttempt",
     "RolloutOutcome",
     "RolloutStream",
     "RunRollout",
     "Statistics",
+    "Taken",
+    "TakenGroups",
     "Timing",
     "Unfinished",
     "next_attempt",
     "open_rollout_stream",
     "rollout_id",
+    "rows_to_send_again",
+    "take_groups",
+    "take_until_count",
+    "take_until_deadline",
 ]

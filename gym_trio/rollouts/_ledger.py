@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from ..errors import Delivery, RowError
@@ -124,12 +124,17 @@ class Ledger:
         return None
 
     def _attempt(self, row: Any, position: int, now: float) -> RolloutAttempt:
-        if not isinstance(row, dict):
-            raise RowError(f"a row must be a dict, not {type(row).__qualname__}", line=position)
+        if not isinstance(row, (dict, Mapping)):
+            raise RowError(f"a row must be a dict, not {type(row).__qualname__}", line=position + 1)
         name = rollout_id(row, position)
         kept = {**row, ROLLOUT_ID_KEY: name}
         if self._check_row is not None:
-            self._check_row(kept)
+            try:
+                self._check_row(kept)
+            except RowError as error:
+                if error.line is not None:
+                    raise
+                raise RowError(str(error), source=error.source, line=position + 1) from error
         return RolloutAttempt(kept, name, now)
 
     def finish(self, attempt: RolloutAttempt, outcome: RolloutOutcome | None) -> None:

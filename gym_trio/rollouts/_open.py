@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from ._stream import RolloutStream
 
 @asynccontextmanager
 async def open_rollout_stream(
-    rows: Iterable[dict[str, Any]] | AsyncIterable[dict[str, Any]],
+    rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
     run: RunRollout,
     *,
     max_concurrent: int | None = None,

@@ -17,42 +17,43 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ATTEMPT_SUFFIX = re.compile(r"-a0*([1-9][0-9]*)\Z")
 
 
-def attempt_index(row: Mapping[str, Any], position: int | None = None) -> int:
+def attempt_index(row: Mapping[str, Any], line: int | None = None) -> int:
     """The row's ``_ng_attempt_index``, 0 where it has none. Raises `RowError` if it is not a count."""
     attempt = row.get(ATTEMPT_INDEX_KEY)
     if attempt is None:
         return 0
     if not isinstance(attempt, int) or isinstance(attempt, bool) or attempt < 0:
-        raise RowError(f"{ATTEMPT_INDEX_KEY} must be 0 or a positive integer, not {attempt!r}", line=position)
+        raise RowError(f"{ATTEMPT_INDEX_KEY} must be 0 or a positive integer, not {attempt!r}", line=line)
     return attempt
 
 
 def rollout_id(row: Mapping[str, Any], position: int) -> str:
-    """The id under which the row pulled as number ``position`` runs.
+    """The id under which the row pulled as number ``position``, from 0, runs.
 
     The row's own ``_ng_rollout_id`` if it has one, else ``"{_ng_task_index}-{_ng_rollout_index}"`` if it has both, else
     ``"{position}-0"``; an attempt index of 1 or more adds ``"-a{attempt}"``. An id that already ends in the suffix of
     its own attempt, as the row of an outcome does, stays as it is; any other id with such a suffix is refused, for it
-    would pass as another rollout's attempt.
+    would pass as another rollout's attempt. Ids by position are unique within a stream only: give rows that go through
+    several streams of one gym indices or ids of their own.
 
-    **Errors**: `RowError` for an id outside ``[A-Za-z0-9][A-Za-z0-9._-]*``.
+    **Errors**: `RowError`, which counts rows from 1, for an id outside ``[A-Za-z0-9][A-Za-z0-9._-]*``.
     """
-    given = row.get(ROLLOUT_ID_KEY)
-    attempt = attempt_index(row, position)
+    given, line = row.get(ROLLOUT_ID_KEY), position + 1
+    attempt = attempt_index(row, line)
     if given is None:
         task, repeat = row.get(TASK_INDEX_KEY), row.get(ROLLOUT_INDEX_KEY)
         base = f"{position}-0" if task is None or repeat is None else f"{task}-{repeat}"
     elif isinstance(given, str):
         base = given
     else:
-        raise RowError(f"{ROLLOUT_ID_KEY} must be a string, not {given!r}", line=position)
+        raise RowError(f"{ROLLOUT_ID_KEY} must be a string, not {given!r}", line=line)
     if not _ID.fullmatch(base):
-        raise RowError(f"the rollout id {base!r} is not of the form {_ID.pattern}", line=position)
+        raise RowError(f"the rollout id {base!r} is not of the form {_ID.pattern}", line=line)
     suffix = _ATTEMPT_SUFFIX.search(base)
     if suffix is None:
         return f"{base}-a{attempt}" if attempt else base
     if int(suffix[1]) != attempt:
-        raise RowError(f"the rollout id {base!r} ends like attempt {suffix[1]} of another rollout", line=position)
+        raise RowError(f"the rollout id {base!r} ends like attempt {suffix[1]} of another rollout", line=line)
     return base
 
 
