@@ -1,255 +1,274 @@
-"""One request and its response over one connection."""
+"""One request and its response, as the app sees them: ``receive`` and ``send``."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
-from typing import Any
+import enum
+import types
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..errors import PeerDropped, TransportError, TransportTimeout, UsageError
-from ._encode import Framed
-from ._message import Request
-from ._origin_connection import WOULD_BLOCK, Connection
-from ._pool import OriginPool
-from ._response_parser import ResponseParser
+from ._http1_grammar import BadRequest
+from ._http1_parser import RequestHead
+from ._http1_response import ResponseFraming, ResponseHead
+from ._wire import ClientGone
 
-__all__ = ["Exchange", "NotSent", "Shared"]
+if TYPE_CHECKING:
+    from ._connection import Connection
+    from ._disconnect import Message, Scope
 
-_PIECE_BYTES = 64 * 1024  # what is handed to the kernel, or to TLS, at once
-_EARLY_BYTES = 1024 * 1024  # of a streamed response, held while the request is still being written
+__all__ = ["Exchange", "Phase", "run_to_tail"]
 
-
-class NotSent(Exception):
-    """The connection broke before it took a byte: the request can go over another one."""
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_SMALL_BODY = 64 * 1024  # up to here a copy is cheaper than a second system call
 
 
-class Shared:
-    """What the exchanges of one transport share: a buffer to receive into, and parsers that are free."""
+class Phase(enum.Enum):
+    """How far the response has come. Each phase is followed by a later one only."""
 
-    __slots__ = ("buffer", "max_head_bytes", "parsers", "write_seconds")
-
-    def __init__(self, max_head_bytes: int, write_seconds: float) -> None:
-        self.buffer = memoryview(bytearray(256 * 1024))
-        self.parsers: list[ResponseParser] = []
-        self.max_head_bytes = max_head_bytes
-        self.write_seconds = write_seconds
+    AWAITED = 0  # the app has said nothing
+    HELD = 1  # it gave the head, which is sent with the first of the body
+    STREAMING = 2  # the head is on its way
+    COMPLETE = 3  # the last byte has been handed to the socket
+    LOST = 4  # the connection failed, or a limit was passed: nothing more is sent by the app
 
 
 class Exchange:
-    """Writes one request and reads its response.
+    """The connection's half of one ASGI call."""
 
-    **Cancellation**, **Errors**: what is raised here leaves the connection in use; its owner calls `close`.
+    __slots__ = (
+        "_body",
+        "_body_complete",
+        "_cancels_handler",
+        "_connection",
+        "_expects_continue",
+        "_framing",
+        "_left",
+        "_on_departure",
+        "_over",
+        "begun",
+        "has_left",
+        "head",
+        "keep_alive",
+        "moved",
+        "phase",
+        "refusal",
+        "response",
+        "scope",
+        "started",
+    )
 
-    **Ownership**: holds the connection until `close` or `finish`.
-    """
+    def __init__(self, connection: Connection, head: RequestHead, body: bytes) -> None:
+        self.head = head
+        self.scope: Scope = {}
+        self.started = trio.current_time()
+        self.phase = Phase.AWAITED
+        self.begun = False  # the head of the response has gone to the socket
+        self.response: ResponseHead | None = None
+        self.keep_alive = False
+        self.moved = False  # the app outlives its response, and another task has taken the connection over
+        self.has_left = False  # the client, before the response was complete
+        self.refusal: BadRequest | None = None  # why the rest of the body cannot be read
+        self._connection = connection
+        self._body: bytes | None = body
+        self._body_complete = connection.reader.body_complete
+        self._expects_continue = head.expects_continue
+        self._framing = ResponseFraming.NO_BODY
+        self._left = 0  # of a response with a length
+        self._on_departure: list[Callable[[], None]] = []
+        self._cancels_handler = False  # someone was called because the client left
+        self._over: trio.Event | None = None  # made when someone waits for the end
 
-    __slots__ = ("_failure", "_max_body_bytes", "_shared", "_written", "connection", "parser", "pool", "request")
+    def __repr__(self) -> str:
+        return f"{self.head.method} {self.head.target.decode('ascii', 'replace')}"
 
-    def __init__(
-        self, request: Request, pool: OriginPool, connection: Connection, shared: Shared, max_body_bytes: int | None
-    ) -> None:
-        self.request = request
-        self.pool = pool
-        self.connection: Connection | None = connection
-        self.parser: ResponseParser | None = None  # taken when the first byte comes: waiting costs no parser
-        self._shared = shared
-        self._max_body_bytes = max_body_bytes  # None: the response is streamed
-        self._written = False
-        self._failure: TransportError | None = None
+    def _enter(self, phase: Phase) -> None:
+        if phase.value <= self.phase.value:
+            raise RuntimeError(f"a response that is {self.phase.name} cannot become {phase.name}")
+        self.phase = phase
+        if phase.value >= Phase.COMPLETE.value:
+            self._on_departure.clear()
+            if self._over is not None:
+                self._over.set()
 
-    def finish(self) -> None:
-        """The response has been read whole: the connection goes back to the pool, or is closed. Idempotent."""
-        connection, parser = self.connection, self.parser
-        if connection is None or parser is None:
+    # ---- the client goes ----
+
+    def subscribe(self, callback: Callable[[], None]) -> None:
+        """The scope extension: see `DISCONNECT_EXTENSION`."""
+        if self.has_left:
+            self._cancels_handler = True
+            callback()
+        elif self.phase.value < Phase.COMPLETE.value:
+            self._on_departure.append(callback)
+
+    def client_left(self) -> None:
+        if self.phase.value >= Phase.COMPLETE.value or self.has_left:
             return
-        self.connection = None
-        if parser.keep_alive and self._written and not parser.excess:
-            self.pool.release(connection)
-            if len(self._shared.parsers) < 64:
-                self._shared.parsers.append(parser)
-        else:
-            self.pool.discard(connection)
+        self.has_left = True
+        self._cancels_handler = bool(self._on_departure)
+        for callback in self._on_departure:
+            callback()
+        self._on_departure.clear()
+        if self._over is not None:
+            self._over.set()
 
-    def close(self) -> None:
-        """Close the connection at once. Idempotent."""
-        connection = self.connection
-        if connection is not None:
-            self.connection = None
-            self.pool.discard(connection)
+    def lose(self, refusal: BadRequest | None = None) -> None:
+        """The response cannot be completed by the app. Called for a failed socket and for a body past a limit."""
+        if self.phase.value < Phase.COMPLETE.value:
+            self.refusal = refusal
+            self.client_left()
+            self._enter(Phase.LOST)
 
-    # Reading
+    # ---- what the app calls ----
 
-    def read_nowait(self) -> bool:
-        """Take in what has come; False when nothing has."""
-        connection, shared = self._live(), self._shared
+    async def receive(self) -> Message:
+        """The body, in one message where it had arrived; then, when there is one, the end: ``http.disconnect``."""
+        body, self._body = self._body, None
+        if body or (body is not None and self._body_complete):
+            return {"type": "http.request", "body": body, "more_body": not self._body_complete}
+        if not self._body_complete and self.phase.value < Phase.COMPLETE.value:
+            piece = await self._receive_piece()
+            if piece is not None:
+                return {"type": "http.request", "body": piece, "more_body": not self._body_complete}
+        while not self.has_left and self.phase.value < Phase.COMPLETE.value:
+            if self._over is None:
+                self._over = trio.Event()
+            await self._over.wait()
+        if self._cancels_handler:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        return {"type": "http.disconnect"}
+
+    async def _receive_piece(self) -> bytes | None:
+        """More of the body; None when no more will come."""
+        if self._expects_continue:
+            self._expects_continue = False
+            if self.phase.value < Phase.STREAMING.value:
+                await self._write(_CONTINUE)
         try:
-            count = connection.sock.recv_into(shared.buffer)
-        except WOULD_BLOCK:
-            return False
-        except OSError as exc:
-            raise PeerDropped(f"{self.request.origin}: the connection broke: {exc}") from exc
-        parser = self.parser
-        if parser is None:
-            parser = self.parser = shared.parsers.pop() if shared.parsers else ResponseParser(shared.max_head_bytes)
-            parser.begin(self.request.method == "HEAD", self._max_body_bytes)
-        if count:
-            parser.feed(shared.buffer[:count])
+            piece = await self._connection.read_body_piece()
+        except BadRequest as refusal:
+            self.lose(refusal)
+        except ClientGone:
+            self.lose()
         else:
-            parser.feed_eof()
-        return True
+            self._body_complete = self._connection.reader.body_complete
+            return piece
+        return None
 
-    async def read_more(self) -> None:
-        """Wait until more of the response has come."""
-        connection = self._live()
-        if connection.is_tls and self.read_nowait():  # TLS may hold what the kernel no longer does
-            await trio.lowlevel.checkpoint()
-            return
+    async def _write(self, data: bytes) -> None:
         try:
-            await trio.lowlevel.wait_readable(connection.fd)
-            while not self.read_nowait():
-                await trio.lowlevel.wait_readable(connection.fd)
-        except trio.ClosedResourceError:
-            raise TransportError(f"{self.request.origin}: the transport was closed") from None
+            await self._connection.wire.write(data)
+        except ClientGone:
+            self.lose()
+            if self._cancels_handler:  # it ends by being cancelled, not by an error
+                await trio.lowlevel.checkpoint_if_cancelled()
+            raise
 
-    async def read_head(self) -> None:
-        while self.parser is None or not self.parser.head_complete:
-            await self.read_more()
+    async def send(self, message: Message) -> None:
+        """One message of the response. Up to the last it is a checkpoint; the last is sent without one if it fits.
 
-    async def next_chunk(self) -> bytes:
-        """What has come of the body, at least one byte; empty at its end."""
-        parser = self.parser
-        assert parser is not None
-        while not parser.chunks:
-            if parser.complete:
-                self.finish()
-                return b""
-            await self.read_more()
-        chunk = b"".join(parser.chunks)
-        parser.chunks.clear()
-        return chunk
-
-    def _live(self) -> Connection:
-        connection = self.connection
-        if connection is None or connection.fd < 0:
-            raise TransportError(f"{self.request.origin}: the transport was closed")
-        return connection
-
-    # Writing
-
-    async def write(self, framed: Framed) -> None:
-        """Hand over the request. Returns when it is written, or before, when the server has answered already.
-
-        **Errors**: `NotSent` when nothing was taken by a connection that had broken.
+        **Errors**: `ClientGone` (an `OSError`) once the connection is lost; `RuntimeError` for a message out of order.
         """
-        body = self.request.body
-        if isinstance(body, bytes):
-            first = framed.head + body[:_PIECE_BYTES]
-            if framed.length is None:
-                first = framed.head + _chunk(body) + (b"0\r\n\r\n" if body else b"")
-                body = b""
+        kind = message["type"]
+        if self.phase is Phase.LOST:
+            raise ClientGone("the client is gone")
+        if kind == "http.response.body" and self.phase in (Phase.HELD, Phase.STREAMING):
+            await self._send_body(_as_bytes(message.get("body", b"")), bool(message.get("more_body", False)))
+        elif kind == "http.response.start" and self.phase is Phase.AWAITED:
+            self.response = ResponseHead.read(message["status"], message.get("headers", ()))
+            self._enter(Phase.HELD)
         else:
-            first = framed.head
-        sent = self._send_first(first)
-        if sent == len(first) and isinstance(body, bytes) and len(body) <= _PIECE_BYTES:
-            self._written = True
-            return
-        await self._write_on(memoryview(first)[sent:], framed)
+            raise RuntimeError(f"{kind} is out of order in a response that is {self.phase.name}")
 
-    def _send_first(self, data: bytes) -> int:
-        try:
-            return self._live().sock.send(data)
-        except WOULD_BLOCK:
-            return 0
-        except OSError as exc:
-            raise NotSent(f"{self.request.origin}: the connection broke before anything was sent: {exc}") from exc
+    # ---- the response on the wire ----
 
-    async def _write_on(self, rest: memoryview, framed: Framed) -> None:
-        """Write what the kernel did not take at once, in this task, while a second one watches for an early answer."""
-        failure: BaseException | None = None
-        try:
-            async with trio.open_nursery() as nursery:
-                # What is raised in here is raised again outside, where no nursery wraps it into a group.
-                nursery.start_soon(self._watch, nursery.cancel_scope)
-                try:
-                    if await self._write_rest(rest, framed):
-                        self._written = True
-                        nursery.cancel_scope.cancel()
-                    # Otherwise the server closed; it may have answered before, which the watcher finds out.
-                except BaseException as exc:  # noqa: BLE001
-                    failure = exc
-                    nursery.cancel_scope.cancel()
-        except (BaseExceptionGroup, trio.Cancelled):
-            if failure is None:
-                raise
-        answered = self.parser is not None and self.parser.head_complete
-        if self._failure is not None:
-            raise self._failure
-        if failure is not None and not (answered and isinstance(failure, trio.Cancelled)):
-            raise failure
+    async def _send_body(self, body: bytes, more: bool) -> None:
+        head = b""
+        if self.phase is Phase.HELD:
+            head = self._begin(None if more else len(body))
+        data = self._frame(body, more)
+        if head:
+            self._enter(Phase.STREAMING)
+            self.begun = True
+            if len(data) > _SMALL_BODY:
+                await self._write(head)
+            else:
+                data = head + data
+        if data:
+            await self._write(data)
+        if more:
+            await trio.lowlevel.checkpoint()
+        elif self.phase is Phase.STREAMING:  # the phase may have become LOST while the socket was full
+            self._enter(Phase.COMPLETE)
+            await self._connection.response_complete(self)
 
-    async def _watch(self, writing: trio.CancelScope) -> None:
-        streamed = self._max_body_bytes is None
-        try:
-            while self.parser is None or not self.parser.complete:
-                await self.read_more()
-                if streamed and self.parser is not None and self.parser.head_complete:
-                    if self.parser.status >= 400:
-                        break
-                    if sum(map(len, self.parser.chunks)) > _EARLY_BYTES:
-                        return
-        except TransportError as exc:
-            self._failure = exc
-        writing.cancel()
+    def _begin(self, body_length: int | None) -> bytes:
+        response, head, connection = self.response, self.head, self._connection
+        assert response is not None
+        self._framing = response.framing(head.method, head.minor_version, body_length)
+        self._left = response.content_length or 0
+        self.keep_alive = (
+            head.keep_alive
+            and not response.close
+            and self._framing is not ResponseFraming.UNTIL_CLOSE
+            and connection.may_go_on()
+        )
+        if not self.keep_alive:
+            line = b"connection: close\r\n"
+        else:
+            line = b"" if head.minor_version else b"connection: keep-alive\r\n"
+        return response.encode(self._framing, line, connection.service.default_lines())
 
-    async def _write_rest(self, rest: memoryview, framed: Framed) -> bool:
-        """Whether all of it was taken; False when the server has closed."""
-        body = self.request.body
-        # One scope for the whole request: its deadline moves with each piece that is taken.
-        with trio.CancelScope() as bound:
-            if not await self._send_piece(rest, bound):
-                return False
-            if isinstance(body, bytes):
-                if framed.length is None:
-                    return True
-                return await self._send_piece(memoryview(body)[_PIECE_BYTES:], bound)
-            return await self._send_body(body, framed.length, bound)
-        raise TransportTimeout(f"{self.request.origin}: nothing was taken for {self._shared.write_seconds:g} s")
+    def _frame(self, body: bytes, more: bool) -> bytes:
+        match self._framing:
+            case ResponseFraming.LENGTH:
+                self._left -= len(body)
+                if self._left < 0 or (self._left and not more):
+                    raise RuntimeError("the response body is not as long as its content-length says")
+                return body
+            case ResponseFraming.CHUNKED:
+                chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+                return chunk if more else chunk + b"0\r\n\r\n"
+            case ResponseFraming.UNTIL_CLOSE:
+                return body
+            case _:
+                return b""
 
-    async def _send_piece(self, view: memoryview, bound: trio.CancelScope) -> bool:
-        while view:
-            connection = self._live()
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether closing the connection would look to the client like the end of a complete response."""
+        return self.phase is not Phase.COMPLETE and self._framing is ResponseFraming.UNTIL_CLOSE
+
+
+def _as_bytes(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    raise TypeError(f"a body must be bytes, not {type(body).__name__}")
+
+
+@types.coroutine
+def run_to_tail(call: Awaitable[None], exchange: Exchange, on_tail: Callable[[], None]) -> Generator[Any, Any, None]:
+    """Await ``call``; call ``on_tail`` at the first point where it waits although its response is complete.
+
+    An app runs inside the task of its connection, which costs nothing but must not keep the connection from its next
+    request: an app that goes on after its response (a background task) is noticed here, step by step.
+    """
+    steps: Any = call.__await__()
+    noticed = False
+    try:
+        request = next(steps)
+        while True:
+            if exchange.phase is Phase.COMPLETE and not noticed:
+                noticed = True
+                on_tail()
             try:
-                view = view[connection.sock.send(view[:_PIECE_BYTES]) :]
-            except WOULD_BLOCK:
-                bound.deadline = trio.current_time() + self._shared.write_seconds
-                await trio.lowlevel.wait_writable(connection.fd)
-                bound.deadline = float("inf")
-            except OSError:
-                return False
-        return True
-
-    async def _send_body(self, body: AsyncIterable[bytes], length: int | None, bound: trio.CancelScope) -> bool:
-        source = aiter(body)
-        try:
-            left = length
-            async for part in source:
-                if left is not None:
-                    left -= len(part)
-                    if left < 0:
-                        raise UsageError(f"the body is longer than its content-length of {length}")
-                piece = memoryview(part if length is not None else _chunk(part))
-                if not await self._send_piece(piece, bound):
-                    return False
-                await trio.lowlevel.checkpoint()
-            if left:
-                raise UsageError(f"the body is {left} bytes shorter than its content-length of {length}")
-            return length is not None or await self._send_piece(memoryview(b"0\r\n\r\n"), bound)
-        finally:
-            close: Any = getattr(source, "aclose", None)
-            if close is not None:
-                await close()
-
-
-def _chunk(part: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(part), part) if part else b""
+                answer = yield request
+            except BaseException as error:  # noqa: BLE001  whatever trio throws belongs to the app
+                request = steps.throw(error)
+            else:
+                request = steps.send(answer)
+    except StopIteration:
+        return

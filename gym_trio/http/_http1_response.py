@@ -1,0 +1,105 @@
+"""Response heads for HTTP/1.1."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from http import HTTPStatus
+
+import attrs
+
+__all__ = ["ResponseFraming", "ResponseHead", "plain_response", "status_line"]
+
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+_OURS = frozenset({b"connection", b"transfer-encoding", b"keep-alive", b"content-length", b"date", b"server"})
+
+
+class ResponseFraming(enum.Enum):
+    """How a client can tell where the body ends."""
+
+    NO_BODY = enum.auto()  # the method or the status says that there is none
+    LENGTH = enum.auto()  # content-length
+    CHUNKED = enum.auto()  # transfer-encoding: chunked
+    UNTIL_CLOSE = enum.auto()  # HTTP/1.0 and no length: the connection ends with it
+
+
+@attrs.define(slots=True)
+class ResponseHead:
+    """What an app said in ``http.response.start``, checked."""
+
+    status: int
+    lines: list[bytes]
+    content_length: int | None = None
+    close: bool = False  # the app wants the connection closed
+    has_date: bool = False
+    has_server: bool = False
+
+    @classmethod
+    def read(cls, status: object, headers: Iterable[tuple[bytes, bytes]]) -> ResponseHead:
+        """**Errors**: `ValueError` or `TypeError` for what cannot be sent, line ends inside a header above all."""
+        if not isinstance(status, int) or not 200 <= status <= 999:
+            raise ValueError(f"{status!r} is not the status of a final response")
+        head = cls(int(status), [])
+        lines = head.lines
+        for name, value in headers:
+            if name.lower() not in _OURS or head._keep_ours(name.lower(), bytes(value)):
+                lines.append(b"%b: %b\r\n" % (name, value))
+        block = b"".join(lines)
+        if block.count(b"\n") != len(lines) or block.count(b"\r") != len(lines) or b"\0" in block:
+            raise ValueError("a response header contains a line end or NUL")
+        return head
+
+    def _keep_ours(self, name: bytes, value: bytes) -> bool:
+        """Note a header that the connection has a say in; whether the app's line is sent."""
+        if name == b"date":
+            self.has_date = True
+            return True
+        if name == b"server":
+            self.has_server = True
+            return True
+        if name == b"content-length":
+            if not value.strip().isdigit():
+                raise ValueError(f"content-length: {value!r}")
+            self.content_length = int(value)
+        elif name == b"connection":
+            self.close = self.close or b"close" in value.lower()
+        return False
+
+    def framing(self, method: str, minor_version: int, body_length: int | None) -> ResponseFraming:
+        """Decide, and note the length: ``body_length`` when the whole body is known."""
+        if self.content_length is None:
+            self.content_length = body_length
+        if self.status in (204, 304):
+            if self.status == 204 or not self.content_length:
+                self.content_length = None
+            return ResponseFraming.NO_BODY
+        if method == "HEAD":
+            return ResponseFraming.NO_BODY
+        if self.content_length is not None:
+            return ResponseFraming.LENGTH
+        return ResponseFraming.CHUNKED if minor_version else ResponseFraming.UNTIL_CLOSE
+
+    def encode(self, framing: ResponseFraming, connection_line: bytes, defaults: bytes) -> bytes:
+        """The bytes up to the body. ``defaults``: the date and server lines, whole."""
+        if self.has_date or self.has_server:
+            defaults = self._missing(defaults)
+        if self.content_length is not None:
+            length = b"content-length: %d\r\n" % self.content_length
+        else:
+            length = b"transfer-encoding: chunked\r\n" if framing is ResponseFraming.CHUNKED else b""
+        return b"".join([status_line(self.status), *self.lines, length, connection_line, defaults, b"\r\n"])
+
+    def _missing(self, defaults: bytes) -> bytes:
+        present = [name for name, has in ((b"date:", self.has_date), (b"server:", self.has_server)) if has]
+        return b"".join(line for line in defaults.splitlines(keepends=True) if not line.startswith(tuple(present)))
+
+
+def status_line(status: int) -> bytes:
+    return _STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
+
+
+def plain_response(status: int, text: str, defaults: bytes) -> bytes:
+    """A whole response of the server's own, after which it closes the connection."""
+    body = text.encode() + b"\n"
+    head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body)
+    return b"".join([status_line(status), head, defaults, b"\r\n", body])

@@ -1,0 +1,139 @@
+"""`Wire`: a non-blocking socket whose every wait is bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+
+import trio
+
+from ._limits import Allowance, ServeLimits
+
+__all__ = ["ClientGone", "TooSlow", "Wire"]
+
+_RECEIVE_BYTES = 64 * 1024
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection
+
+
+class ClientGone(ConnectionError):
+    """The connection is lost. An app's ``send`` raises it; it is an `OSError`, as ASGI wants."""
+
+
+class TooSlow(Exception):
+    """The client did not send what it owes within a limit."""
+
+
+class Wire:
+    """Reads and writes for one connection, with the allowances of the request at hand.
+
+    **Cancellation**: a cancelled write may have sent a part; the wire is of no use then but to be closed.
+
+    **Errors**: `ClientGone` from `write`, whether the socket failed or the client did not read within the limits.
+
+    **Ownership**: owns the socket; `close` is synchronous and idempotent. `release` gives the socket away.
+    """
+
+    __slots__ = ("_broken", "_descriptor", "_limits", "_receiving", "_sending", "_socket", "_writing")
+
+    def __init__(self, sock: socket.socket, limits: ServeLimits) -> None:
+        self._socket = sock
+        self._descriptor = sock.fileno()
+        self._limits = limits
+        self._writing = False
+        self._broken = False  # a write was cut short, so that nothing can follow it
+        self._receiving: Allowance | None = None
+        self._sending: Allowance | None = None
+
+    def renew_allowances(self) -> None:
+        """A new request begins."""
+        self._receiving = self._sending = None
+
+    async def read(self, size: int = _RECEIVE_BYTES) -> bytes:
+        """Wait for input; ``b""`` at its end, and when the socket has failed."""
+        while True:
+            await trio.lowlevel.wait_readable(self._descriptor)
+            try:
+                return self._socket.recv(size)
+            except BlockingIOError:
+                continue  # the kernel had spoken too soon
+            except OSError:
+                return b""
+
+    async def read_until(self, deadline: float) -> bytes:
+        """**Errors**: `TooSlow` after ``deadline``."""
+        with trio.CancelScope(deadline=deadline):
+            return await self.read()
+        raise TooSlow
+
+    async def read_body(self, size: int) -> bytes:
+        """As `read`, on the allowance of the request's body. **Errors**: `TooSlow`."""
+        if self._receiving is None:
+            self._receiving = Allowance(self._limits)
+        started = trio.current_time()
+        with trio.CancelScope(deadline=started + self._receiving.seconds()):
+            data = await self.read(size)
+            self._receiving.spend(trio.current_time() - started, len(data))
+            return data
+        raise TooSlow
+
+    async def write(self, data: bytes) -> None:
+        """Not a checkpoint when the kernel takes all of it."""
+        if self._writing:
+            raise trio.BusyResourceError("another task is sending on this connection")
+        if self._broken:
+            raise ClientGone("an earlier part of the response was not sent")
+        sent = self._send(data)
+        if sent < len(data):
+            self._writing = self._broken = True
+            try:
+                await self._write_rest(memoryview(data)[sent:])
+                self._broken = False
+            finally:
+                self._writing = False
+
+    async def _write_rest(self, rest: memoryview) -> None:
+        if self._sending is None:
+            self._sending = Allowance(self._limits)
+        while rest:
+            started = trio.current_time()
+            with trio.CancelScope(deadline=started + self._sending.seconds()) as wait:
+                await trio.lowlevel.wait_writable(self._descriptor)
+            if wait.cancelled_caught:
+                raise ClientGone("the client does not read its response")
+            sent = self._send(rest)
+            self._sending.spend(trio.current_time() - started, sent)
+            rest = rest[sent:]
+
+    def _send(self, data: bytes | memoryview) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise ClientGone("the client is gone") from error
+
+    def end_output(self) -> None:
+        """The client sees the end of what it is sent; what it sends can still be read."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    async def linger(self) -> None:
+        """Read and drop what the client still sends, so that no reset overtakes the last response."""
+        self.end_output()
+        with trio.move_on_after(self._limits.linger_seconds):
+            while await self.read():
+                pass
+
+    def reset_on_close(self) -> None:
+        """Let the client see an error, not an end."""
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+    def release(self) -> socket.socket:
+        return self._socket
+
+    def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
