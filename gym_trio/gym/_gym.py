@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..config import GymConfig, suggestion
 from ..errors import FailureKind, RolloutFailure, RowError, Stage
 from ..http import Response, ServerClient
 from ..rollouts import RolloutAttempt, RolloutStream, open_rollout_stream
 from ..servers import failure_from_wire
+
+if TYPE_CHECKING:
+    from ..processes import Supervisor
 
 __all__ = ["Gym"]
 
@@ -21,7 +24,8 @@ class Gym:
     """A set of running servers, found by name.
 
     ``agents`` are the names that rows can be sent to. ``config`` is the configuration the servers were made from, where
-    there is one. Get it from `open_gym` or `connect_gym`.
+    there is one; ``supervisor`` owns the processes, where the servers are processes. Get it from `open_gym` or
+    `connect_gym`.
 
     **Ownership**: the block that gave it owns the servers and connections; after the block it answers nothing.
     """
@@ -32,10 +36,12 @@ class Gym:
         *,
         agents: Iterable[str] = (),
         config: GymConfig | None = None,
+        supervisor: Supervisor | None = None,
         find_routes: Callable[[], Awaitable[tuple[str, ...]]] | None = None,
     ) -> None:
         self.client = client
         self.config = config
+        self.supervisor = supervisor
         self._agents: tuple[str, ...] = tuple(agents)
         self._find_routes = find_routes
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..config import GymConfig, load_config
 from ..errors import ConfigError
-from ..http import MemoryTransport, ServerClient, SocketTransport, open_lifespan, open_server, open_socket_transport
+from ..http import MemoryTransport, ServerClient, SocketTransport, open_lifespan, open_socket_transport
 from ..servers import AgentServer, Server
 from ._build import build_server
 from ._gym import Gym
+
+if TYPE_CHECKING:
+    from ._processes import ProcessOptions
 
 __all__ = ["connect_gym", "open_gym", "open_gym_of"]
 
@@ -25,12 +28,16 @@ _START_ORDER = ("responses_api_models", "resources_servers", "responses_api_agen
 
 @asynccontextmanager
 async def open_gym(
-    config: Source | Sequence[Source], serve: Serve = "memory", *, overrides: Sequence[str] = ()
+    config: Source | Sequence[Source],
+    serve: Serve = "memory",
+    *,
+    overrides: Sequence[str] = (),
+    processes: ProcessOptions | None = None,
 ) -> AsyncIterator[Gym]:
     """Start the servers of ``config`` (a mapping in NeMo Gym's form, a path, or a list of these); a `Gym`.
 
     ``serve="memory"`` keeps them in this process without sockets, ``"sockets"`` gives each a loopback port of this
-    process, ``"processes"`` makes each a managed process. Results are the same.
+    process, ``"processes"`` makes each a managed process, as ``processes`` says. Results are the same.
 
     **Cancellation**: leaving the block, however it is left, ends rollouts, then sessions, then servers, then
     processes, each within its own bound.
@@ -46,7 +53,7 @@ async def open_gym(
     if serve == "processes":
         from ._processes import open_gym_processes
 
-        async with open_gym_processes(loaded) as gym:
+        async with open_gym_processes(loaded, processes) as gym:
             yield gym
         return
     if serve not in ("memory", "sockets"):
@@ -76,6 +83,8 @@ async def open_gym_of(
                 state = await stack.enter_async_context(open_lifespan(server.app, server=server.name))
                 client.register(server.name, MemoryTransport(server.app, state=state), f"http://{server.name}")
             else:
+                from ..http import open_server
+
                 running = await stack.enter_async_context(open_server(server.app))
                 client.register(server.name, transport, running.url)
         yield Gym(client, agents=[one.name for one in ordered if isinstance(one, AgentServer)], config=config)

@@ -12,6 +12,7 @@ import trio
 from .. import errors
 from ..errors import RolloutFailure, Stage
 from ._agent_sessions import AgentSessions
+from ._aggregate import aggregate_through
 from ._body import RequestBody
 from ._failures import failure_of
 from ._server import Server
@@ -149,6 +150,7 @@ class AgentServer(Server):
         return [
             self.route("POST", "/run", self.agent_sessions.run),
             *self.agent_sessions.routes(),
+            self.route("POST", "/aggregate_metrics", functools.partial(aggregate_through, self)),
             *super().routes(),
         ]
 

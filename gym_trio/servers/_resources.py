@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Iterable, Mapping
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import errors
 from ..errors import FailureKind, RequestRefused, RolloutFailure, Stage
+from ._aggregate import aggregate_of
 from ._body import RequestBody
 from ._resource_sessions import ResourceSessions
 from ._server import Server
@@ -92,6 +94,7 @@ class ResourcesServer(Server):
             self.route("POST", "/verify", self._verify, stage=Stage.VERIFICATION, kind=FailureKind.VERIFIER_ERROR),
             self.route("POST", "/close_session", self.resource_sessions.close, stage=Stage.CLEANUP),
             self.route("GET", "/reverify_mode", self._reverify_mode),
+            self.route("POST", "/aggregate_metrics", functools.partial(aggregate_of, self)),
             *super().routes(),
             *self.resource_sessions.routes(),
             self.route("POST", "/{tool_name}", self._call_tool),

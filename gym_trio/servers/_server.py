@@ -50,6 +50,8 @@ class Server:
     """
 
     server_type: ClassVar[str] = ""
+    # Whether a second worker process of the same server would lack what the first one knows.
+    keeps_sessions: ClassVar[bool] = True
     settings_type: ClassVar[type | None] = None
     # How long closing a session, and closing them all at shutdown, may take; the block's own key comes before it.
     session_close_timeout_seconds: ClassVar[float | None] = None

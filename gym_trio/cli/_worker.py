@@ -1,0 +1,67 @@
+"""The process of one managed server: ``python -m gym_trio.cli._worker NAME LISTENER CONFIGURATION``.
+
+The numbers are inherited descriptors: a listening socket that is bound already, and the configuration as JSON. SIGINT
+or SIGTERM shuts down in order: requests in flight get their grace, then sessions are drained.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from functools import partial
+from typing import Any
+
+import orjson
+import trio
+
+from ..config import GymConfig, load_config
+from ..errors import GymError
+from ..gym import build_server
+from ..http import ServerClient, open_socket_transport, serve
+from ..processes import READY_FD
+from ._console import complain
+from ._signals import open_interrupts
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    name, listener, configuration = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    described = _read(configuration)
+    try:
+        loaded = load_config(described["config"], env_yaml=False, env=os.environ)
+        trio.run(_serve, loaded, name, listener, described["urls"])
+    except GymError as error:
+        sys.exit(complain(str(error), code=1))
+
+
+def _read(descriptor: int) -> Any:
+    # Several workers share one open file, and with it its offset: each reads by position.
+    return orjson.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
+
+
+async def _serve(loaded: GymConfig, name: str, listener: int, urls: dict[str, str]) -> None:
+    stop = trio.Event()
+    async with open_interrupts(stop.set), open_socket_transport() as transport:
+        client = ServerClient({other: (transport, url) for other, url in urls.items()})
+        server = build_server(loaded.server(name), client)
+        with socket.socket(fileno=listener) as bound:
+            bound.setblocking(False)
+            async with trio.open_nursery() as nursery:
+                await nursery.start(partial(serve, server.app, sockets=[bound], shutdown_trigger=stop.wait))
+                _say_ready(urls[name])
+
+
+def _say_ready(url: str) -> None:
+    descriptor = os.environ.get(READY_FD)
+    if descriptor is not None:
+        with os.fdopen(int(descriptor), "wb") as pipe:
+            pipe.write(url.encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()
