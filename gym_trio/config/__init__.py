@@ -6,6 +6,7 @@
 `structure`            a mapping → a settings class of yours, strict and with the key's path in errors
 validators             `finite_seconds`, `positive_seconds`, `positive_int`, `not_negative_int`, `fraction`,
                        `port_number`, `not_empty`, `one_of`, `optional`, and `InvalidSetting` for your own
+`read_yaml`            one YAML file as a mapping, broken lines named
 `redact`               hides whatever is shaped like a key
 =====================  ================================================================================
 
@@ -15,6 +16,7 @@ This room reads no environment variable: the caller passes the mapping in.
 from __future__ import annotations
 
 from ._blocks import DOMAINS
+from ._files import read_yaml
 from ._load import load_config
 from ._names import nearest, suggestion
 from ._records import BLOCK_KEYS, SERVER_TYPES, GymConfig, ServerBlock
@@ -57,6 +59,7 @@ __all__ = [
     "port_number",
     "positive_int",
     "positive_seconds",
+    "read_yaml",
     "redact",
     "redact_text",
     "secrets_in",

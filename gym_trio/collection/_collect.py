@@ -1,0 +1,209 @@
+"""`collect`: a run's loop over its stream of outcomes."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import orjson
+import trio
+
+from ..rollouts import Completed, Drained, Failed, RolloutOutcome, RolloutStream
+from ._jsonl import JsonlSink, dump_json, write_whole
+from ._keys import ROLLOUT, TASK
+from ._ledger import FAILURE_CLASS
+from ._prepare import PreparedRun
+from ._records import leaves_no_line, row_of
+from ._report import Ending, Progress, RunReport, StopRequest, UnfinishedRollout
+from ._timing import TimingReport
+
+OpenStream = Callable[[Iterator[dict[str, Any]]], AbstractAsyncContextManager[RolloutStream]]
+OnOutcome = Callable[[RolloutOutcome], None]
+Aggregate = Callable[[PreparedRun], Awaitable[list[dict[str, Any]] | None]]
+
+GRACE_SECONDS = 10.0
+_LAST_WORDS_SECONDS = 5.0  # for writing what had finished when the run itself is cancelled
+
+
+async def collect(
+    run: PreparedRun,
+    open_stream: OpenStream,
+    *,
+    progress: Progress | None = None,
+    on_outcome: OnOutcome | None = None,
+    stop: StopRequest | None = None,
+    grace_seconds: float = GRACE_SECONDS,
+    aggregate: Aggregate | None = None,
+) -> RunReport:
+    """Send every row of ``run`` that has no result yet, and write every outcome as it comes.
+
+    ``open_stream`` takes the rows and opens their stream: ``functools.partial(gym.run_examples, max_concurrent=64)``.
+    ``on_outcome`` is called after an outcome's line was written. ``aggregate`` makes the aggregate metrics from the
+    written files when the run has ended by itself.
+
+    **Cancellation**: what had finished is still written, within 5 s; then the cancellation goes on. To stop a run and
+    get its report, use ``stop``.
+
+    **Errors**: `RunError` when a file cannot be written any more. A rollout that fails is a row, never an error.
+    """
+    work = _Work(run, progress or Progress(), on_outcome, stop or StopRequest(), grace_seconds)
+    started = datetime.datetime.now(datetime.UTC)
+    begun = trio.current_time()
+    if run.pending:
+        fsync = run.options.fsync
+        with JsonlSink(run.files.output, fsync) as results, JsonlSink(run.files.failures, fsync) as failures:
+            await work.consume(open_stream, results, failures)
+    timing = {
+        "started_at": started.isoformat(timespec="seconds"),
+        "wall_seconds": trio.current_time() - begun,
+        **work.timing.summary(),
+    }
+    made = None
+    if work.progress.to_send == 0 and run.files.aggregate.exists():
+        made = orjson.loads(run.files.aggregate.read_bytes())
+    elif aggregate is not None and work.ending is not Ending.STOPPED:
+        made = await aggregate(run)
+    report = work.report(timing, made)
+    if work.progress.to_send:
+        write_whole(run.files.timing, dump_json(_timing_file(report)), fsync=run.options.fsync)
+    return report
+
+
+def _timing_file(report: RunReport) -> dict[str, Any]:
+    coverage = report.coverage
+    return {
+        **report.timing,
+        "ending": str(report.ending),
+        "coverage": {
+            "expected": coverage.expected,
+            "scored": coverage.scored,
+            "failed": coverage.failed,
+            "masked": coverage.masked,
+            "missing": coverage.missing,
+        },
+        "unfinished": [
+            {TASK: one.task, ROLLOUT: one.rollout, "delivery": str(one.delivery)} for one in report.unfinished
+        ],
+    }
+
+
+class _Work:
+    def __init__(
+        self,
+        run: PreparedRun,
+        progress: Progress,
+        on_outcome: OnOutcome | None,
+        stop: StopRequest,
+        grace_seconds: float,
+    ) -> None:
+        self.run = run
+        self.progress = progress
+        self.timing = TimingReport()
+        self.ending = Ending.DONE
+        self.late = 0
+        self._on_outcome = on_outcome
+        self._stop = stop
+        self._grace_seconds = grace_seconds
+        self._unfinished: tuple[UnfinishedRollout, ...] = ()
+        progress.to_send = run.pending
+
+    async def consume(self, open_stream: OpenStream, results: JsonlSink, failures: JsonlSink) -> None:
+        async with open_stream(self._rows()) as stream:
+            async with self._writing_the_rest(stream, results, failures):
+                with self._bare_errors():
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._watch_stop, nursery.cancel_scope)
+                        async for outcome in stream:
+                            await self._write(outcome, results, failures)
+                        nursery.cancel_scope.cancel()
+            self._unfinished = tuple(
+                UnfinishedRollout(task=one.row.get(TASK), rollout=one.row.get(ROLLOUT), delivery=one.delivery)
+                for one in stream.unfinished()
+            )
+        if self._stop.requested and (self._unfinished or self.progress.finished < self.progress.to_send):
+            self.ending = Ending.STOPPED
+        elif self.progress.drained:
+            self.ending = Ending.BUDGET
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for row in self.run.rows(lambda: not self._stop.requested):
+            self.progress.sent(row)
+            yield row
+
+    async def _watch_stop(self, scope: trio.CancelScope) -> None:
+        """On a stop the source of rows ends by itself; what is in flight has the grace, and is delivered as it ends."""
+        await self._stop.wait_drain()
+        with trio.move_on_after(self._grace_seconds):
+            await self._stop.wait_cut()
+        scope.cancel()
+
+    @contextlib.contextmanager
+    def _bare_errors(self) -> Iterator[None]:
+        """What the loop raises, without the group that its nursery puts around it."""
+        try:
+            yield
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            raise group.exceptions[0] from None
+
+    @contextlib.asynccontextmanager
+    async def _writing_the_rest(
+        self, stream: RolloutStream, results: JsonlSink, failures: JsonlSink
+    ) -> AsyncIterator[None]:
+        """However the block ends, what had finished by then is written."""
+        try:
+            yield
+        finally:
+            with trio.move_on_after(_LAST_WORDS_SECONDS, shield=True):
+                for outcome in await stream.aclose_and_drain():
+                    await self._write(outcome, results, failures)
+
+    async def _write(self, outcome: RolloutOutcome, results: JsonlSink, failures: JsonlSink) -> None:
+        self.progress.ended(outcome.row)
+        if isinstance(outcome, Drained) or leaves_no_line(outcome):
+            self.progress.drained += 1
+        else:
+            self._write_line(outcome, results, failures)
+        if self._on_outcome is not None:
+            self._on_outcome(outcome)
+        for sink in (results, failures):
+            await sink.settle()
+
+    def _write_line(self, outcome: Completed | Failed, results: JsonlSink, failures: JsonlSink) -> None:
+        row, is_result = row_of(outcome, secrets=self.run.secrets)
+        if not is_result:
+            failures.append_nowait(row)
+            self.run.ledger.record_failure(row)
+            self.progress.failed += 1
+            self.progress.failure_classes[str(row.get(FAILURE_CLASS))] += 1
+        elif self.run.ledger.is_late(row):
+            self.late += 1
+        else:
+            results.append_nowait(row)
+            self.run.ledger.record_result(row)
+            self.progress.scored(row)
+        self.timing.add(row, outcome.timing)
+
+    def report(self, timing: dict[str, Any], aggregate: list[dict[str, Any]] | None) -> RunReport:
+        mean = self.progress.mean_reward
+        return RunReport(
+            files=self.run.files,
+            ending=self.ending,
+            coverage=self.run.ledger.coverage(),
+            resumed=self.run.resumed,
+            completed=self.progress.completed,
+            failed=self.progress.failed,
+            drained=self.progress.drained,
+            unfinished=self._unfinished,
+            failure_classes=dict(self.progress.failure_classes),
+            late=self.late,
+            mean_reward=mean if mean is None or math.isfinite(mean) else None,
+            timing=timing,
+            aggregate=aggregate,
+            notes=self.run.notes,
+        )

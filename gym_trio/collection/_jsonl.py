@@ -1,0 +1,181 @@
+"""Files of one JSON object per line: read, appended to, and repaired where a write was cut."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import orjson
+import trio
+
+from ..errors import RowError, RunError, UsageError
+
+_BLOCK = 1 << 16
+
+
+def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every row with its line number, one at a time; blank lines are skipped.
+
+    **Errors**: `UsageError` if the file cannot be opened; `RowError` that names the line which holds no JSON object.
+    """
+    with open_to_read(path) as file:
+        for number, line in enumerate(file, 1):
+            if not line.isspace():
+                yield number, parse_line(line, path, number)
+
+
+def open_to_read(path: pathlib.Path) -> Any:
+    """The file, opened to read bytes. **Errors**: `UsageError` that says why it cannot be."""
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+
+
+def parse_line(line: bytes, path: pathlib.Path, number: int) -> dict[str, Any]:
+    """The object that a line holds."""
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise RowError(f"is not JSON ({error.msg} at column {error.colno})", source=str(path), line=number) from None
+    if not isinstance(row, dict):
+        raise RowError(f"must be a JSON object, not {type(row).__name__}", source=str(path), line=number)
+    return row
+
+
+def dump_line(row: Mapping[str, Any]) -> bytes:
+    """One row as a line. Keys that are no text become text; what JSON cannot say becomes its ``str``."""
+    return orjson.dumps(row, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+
+
+def write_whole(path: pathlib.Path, content: bytes, *, fsync: bool = False) -> None:
+    """Put ``content`` in the place of whatever ``path`` held, all at once.
+
+    **Errors**: `RunError` that names the file.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            if fsync:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise RunError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def dump_json(value: Any) -> bytes:
+    """A value as an indented JSON document."""
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+    return orjson.dumps(value, default=str, option=options)
+
+
+def repair_tail(path: pathlib.Path) -> str | None:
+    """Mend a last line that a kill or a full disk has torn; returns what was done, None if nothing was wrong.
+
+    A whole object that only lacks its line end gets it: no JSON object is the beginning of another, so nothing is
+    missing from it. Anything else is cut off, for its row will be run again.
+    """
+    try:
+        with path.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = _last_line_start(file, size)
+            file.seek(start)
+            tail = file.read()
+            if not tail or tail.endswith(b"\n"):
+                return None  # a whole line that is no JSON was not torn; whoever reads it will name it
+            if _is_object(tail):
+                file.write(b"\n")
+                return f"{path}: the last line had no line end, and got one"
+            file.truncate(start)
+            return f"{path}: the last line was torn, and {len(tail)} bytes were cut off; its row will be run again"
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunError(f"{path}: cannot be repaired ({error.strerror})") from None
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _last_line_start(file: Any, size: int) -> int:
+    """Where the last line begins; its own line end is not the end of the one before."""
+    end = size - 1
+    while end > 0:
+        begin = max(0, end - _BLOCK)
+        file.seek(begin)
+        found = file.read(end - begin).rfind(b"\n")
+        if found >= 0:
+            return int(begin + found + 1)
+        end = begin
+    return 0
+
+
+@attrs.define
+class JsonlSink:
+    """Appends rows to one file, each with one write that the operating system has taken before the next begins.
+
+    **Ownership**: a context manager; leaving it closes the file.
+    """
+
+    path: pathlib.Path
+    fsync: bool = False
+    written: int = 0
+    _descriptor: int = -1
+    _size: int = 0
+    _dirty: bool = False
+
+    def __enter__(self) -> JsonlSink:
+        try:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be written ({error.strerror})") from None
+        self._size = os.fstat(self._descriptor).st_size
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self.fsync and self._dirty:
+                os.fsync(self._descriptor)
+        finally:
+            os.close(self._descriptor)
+
+    async def settle(self) -> None:
+        """With ``fsync``, wait until all that was appended is on the disk.
+
+        **Cancellation**: before the wait begins, or after it has ended.
+        """
+        if self.fsync and self._dirty:
+            await trio.to_thread.run_sync(os.fsync, self._descriptor)
+            self._dirty = False
+
+    def append_nowait(self, row: Mapping[str, Any]) -> None:
+        """Write one row.
+
+        **Errors**: `RunError` when the disk is full or gone. What was written of the row is taken back if it can be.
+        """
+        line = memoryview(dump_line(row))
+        try:
+            done = 0
+            while done < len(line):
+                done += os.write(self._descriptor, line[done:])
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            raise RunError(f"{self.path}: cannot be written ({error.strerror}); the run can be resumed") from None
+        self._size += len(line)
+        self.written += 1
+        self._dirty = True

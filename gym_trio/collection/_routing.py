@@ -1,0 +1,110 @@
+"""Which agents a row goes to, and how often to each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from ..config import suggestion
+from ..errors import RowError, UsageError
+from ._options import RunOptions
+
+AGENT_REF = "agent_ref"
+TASK_SOURCE = "task_source"
+DEFAULT = "_default"
+
+
+@attrs.frozen
+class Route:
+    """One agent for a row, and how many rollouts it makes of it."""
+
+    agent: str | None  # None where neither the row nor the run says, and any agent may take it
+    repeats: int
+
+
+class Router:
+    """Decides for each row; remembers which names of the options it has met, so that the others can be named."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self._options = options
+        self._met: set[str] = set()
+        for name in _named_agents(options):
+            self._check_known(name)
+
+    def routes(self, row: Mapping[str, Any]) -> list[Route]:
+        """Where the row goes.
+
+        **Errors**: `RowError` for a row that names an unknown agent, or none where one is needed.
+        """
+        options = self._options
+        named = _agent_of(row)
+        source = row.get(TASK_SOURCE)
+        source = source if isinstance(source, str) else None
+        own = [name for name in (named, source) if name is not None]
+        self._met.update(own)
+        agent = next((options.agent_map[name] for name in own if name in options.agent_map), None)
+        if agent is None:
+            agent = options.agent_map.get(DEFAULT)
+        if agent is None:
+            agent = named or (options.task_sources.get(source) if source else None) or options.agent
+        basis = named or source
+        targets: Sequence[str | None] = [agent]
+        if basis is not None and basis in options.fan_out:
+            targets = list(options.fan_out[basis])
+        for target in targets:
+            self._check_target(target)
+        return [Route(target, self._repeats(target, own)) for target in targets]
+
+    def unmet(self) -> list[str]:
+        """One sentence for each option that named what no row has."""
+        told = []
+        if isinstance(self._options.num_repeats, Mapping):
+            told += self._not_met("num_repeats", self._options.num_repeats)
+        told += self._not_met("agent_map", self._options.agent_map)
+        told += self._not_met("fan_out", self._options.fan_out)
+        return told
+
+    def _not_met(self, option: str, names: Mapping[str, Any]) -> list[str]:
+        lost = [name for name in names if name != DEFAULT and name not in self._met]
+        return [f"{option} names {name!r}, which no row has{suggestion(name, self._met)}" for name in lost]
+
+    def _check_known(self, name: str) -> None:
+        if self._options.agents and name not in self._options.agents:
+            raise UsageError(f"there is no agent {name!r}{suggestion(name, self._options.agents)}")
+
+    def _check_target(self, target: str | None) -> None:
+        agents = self._options.agents
+        if target is None:
+            if agents:
+                raise RowError(f"names no agent, and there are several ({', '.join(sorted(agents))}); give --agent")
+        elif agents and target not in agents:
+            raise RowError(f"names an unknown agent {target!r}{suggestion(target, agents)}")
+
+    def _repeats(self, target: str | None, own: list[str]) -> int:
+        counts = self._options.num_repeats
+        if isinstance(counts, int):
+            return counts
+        candidates = [name for name in (target, *own) if name is not None]
+        self._met.update(candidates)
+        for name in (*candidates, DEFAULT):
+            if name in counts:
+                return counts[name]
+        raise RowError(f"num_repeats says nothing of {' / '.join(candidates) or 'it'}, and has no '_default'")
+
+
+def _agent_of(row: Mapping[str, Any]) -> str | None:
+    reference = row.get(AGENT_REF)
+    if reference is None:
+        return None
+    name = reference.get("name") if isinstance(reference, Mapping) else reference
+    if not isinstance(name, str) or not name:
+        raise RowError(f"{AGENT_REF} must name an agent, not {reference!r}")
+    return name
+
+
+def _named_agents(options: RunOptions) -> set[str]:
+    """Every agent that the options themselves send rows to."""
+    named = {*options.agent_map.values(), *(agent for agents in options.fan_out.values() for agent in agents)}
+    return named | ({options.agent} if options.agent else set())
