@@ -2,7 +2,8 @@
 
 ==================  =====================================================================
 ``scripted_model``  answers from a script
-``local_model``     a small language model on this machine, in a child process
+``local_model``     a small language model on this machine, in a child process (also ``local``)
+``vllm_model``      Chat Completions endpoints: vLLM and all that speak its API
 ==================  =====================================================================
 """
 
@@ -17,6 +18,8 @@ __all__ = ["IMPLEMENTATIONS"]
 IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
     {
         "local_model": "gym_trio.models.local_model:LocalModel",
+        "local": "gym_trio.models.local_model:LocalModel",
         "scripted_model": "gym_trio.models.scripted_model:ScriptedModelServer",
+        "vllm_model": "gym_trio.models.vllm_model:VLLMModel",
     }
 )

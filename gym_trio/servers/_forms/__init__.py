@@ -27,22 +27,25 @@ what the target form cannot carry, where dropping it would change what the model
 from __future__ import annotations
 
 from ._chat_answers import chat_to_responses, responses_to_chat
-from ._chat_requests import ChatDialect, chat_request_to_responses, responses_request_to_chat
+from ._chat_requests import CARRIED_KEYS, ChatDialect, chat_request_to_responses, responses_request_to_chat
 from ._chat_streams import ChatChunkReader
 from ._chat_turns import TOKEN_KEYS
 from ._error_bodies import error_body, message_of_error
 from ._events import FINAL_EVENTS, events_of_response
 from ._messages_answers import messages_to_responses, responses_to_messages
 from ._messages_requests import messages_request_to_responses, responses_request_to_messages
-from ._sse import EventReader, StreamPiece
-from ._writers import error_event, open_writer, pieces_of_whole
+from ._sse import EventReader, SentEvent, StreamPiece
+from ._writers import EventWriter, error_event, open_writer, pieces_of_whole
 
 __all__ = [
+    "CARRIED_KEYS",
     "FINAL_EVENTS",
     "TOKEN_KEYS",
     "ChatChunkReader",
     "ChatDialect",
     "EventReader",
+    "EventWriter",
+    "SentEvent",
     "StreamPiece",
     "chat_request_to_responses",
     "chat_to_responses",

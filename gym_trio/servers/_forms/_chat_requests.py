@@ -11,7 +11,7 @@ from ...errors import FormError
 from ._chat_turns import ChatTurns, messages_to_items
 from ._parts import JSON, pick
 
-__all__ = ["ChatDialect", "chat_request_to_responses", "responses_request_to_chat"]
+__all__ = ["CARRIED_KEYS", "ChatDialect", "chat_request_to_responses", "responses_request_to_chat"]
 
 
 @attrs.frozen
@@ -40,6 +40,13 @@ _RESPONSES_ONLY = frozenset(
 _CHAT_ONLY = frozenset(
     {"messages", "max_tokens", "max_completion_tokens", "tools", "tool_choice", "response_format", "verbosity"}
     | {"reasoning_effort", "logprobs", "top_logprobs", "stream_options", "functions", "function_call"}
+)
+
+
+# What only the chat or the Messages form has; it travels through the Responses form under its own name.
+CARRIED_KEYS = frozenset(
+    {"stop", "seed", "logit_bias", "frequency_penalty", "presence_penalty", "prediction", "modalities", "audio"}
+    | {"web_search_options", "top_k"}
 )
 
 

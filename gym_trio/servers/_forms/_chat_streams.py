@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._chat_answers import _INCOMPLETE, call_to_chat, finish_reason_of, responses_to_chat, swap_prefix, usage_from_chat
+from ._chat_turns import TOKEN_KEYS
 from ._events import FINAL_EVENTS, ResponseBuilder
 from ._parts import JSON, pick
 from ._sse import DONE, StreamPiece, sse
@@ -18,7 +19,10 @@ __all__ = ["ChatChunkReader", "ChatWriter"]
 class ChatChunkReader:
     """Turns the chunks of a streamed chat completion into Responses events. Reads the first choice."""
 
-    def __init__(self, request: Mapping[str, Any], *, split_think_tags: bool = False) -> None:
+    def __init__(
+        self, request: Mapping[str, Any], *, split_think_tags: bool = False, keep_logprobs: bool = True
+    ) -> None:
+        self._keep_logprobs = keep_logprobs
         self.builder = ResponseBuilder(request)
         self.ended = False
         self.tokens: list[JSON] = []  # log probabilities as the back end wrote them, one entry for each token
@@ -51,7 +55,7 @@ class ChatChunkReader:
         if reasoning:
             events += self.builder.reasoning(reasoning)
         if delta.get("content"):
-            events += self._content(delta["content"], entries)
+            events += self._content(delta["content"], entries if self._keep_logprobs else [])
         if delta.get("refusal"):
             events += self.builder.refusal(delta["refusal"])
         for position, call in enumerate(delta.get("tool_calls") or ()):
@@ -147,7 +151,8 @@ class ChatWriter:
     def _end(self, response: Mapping[str, Any]) -> StreamPiece:
         whole = responses_to_chat(response)
         reason = finish_reason_of(response, has_calls=bool(self._calls))
-        content = self._chunk({}, finish_reason=reason).content
+        tokens = pick(whole["choices"][0]["message"], *TOKEN_KEYS)
+        content = self._chunk(tokens, finish_reason=reason).content
         if self._with_usage:
             content += sse({**self._base, "choices": [], "usage": whole.get("usage")})
         return StreamPiece(content + DONE, whole)

@@ -10,7 +10,7 @@ import orjson
 
 from ...errors import FormError
 
-__all__ = ["DONE", "EventReader", "StreamPiece", "sse"]
+__all__ = ["DONE", "EventReader", "SentEvent", "StreamPiece", "sse"]
 
 DONE = b"data: [DONE]\n\n"
 MAX_EVENT_BYTES = 64 * 1024 * 1024
@@ -30,31 +30,45 @@ def sse(data: Mapping[str, Any], name: str | None = None) -> bytes:
     return b"event: " + name.encode() + b"\n" + content if name else content
 
 
+@attrs.frozen
+class SentEvent:
+    """One event: its ``raw`` bytes, the end of it included, and its ``data``, ``None`` where that is no JSON object.
+
+    Only comments, pings and the final ``[DONE]`` have none.
+    """
+
+    raw: bytes
+    data: dict[str, Any] | None
+
+
 class EventReader:
     """Finds the events in the bytes of a stream, however they are cut."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, content: bytes) -> Iterator[dict[str, Any]]:
-        """The JSON objects of the events that ``content`` completes. Comments, pings and ``[DONE]`` are passed over.
+    def feed(self, content: bytes) -> Iterator[SentEvent]:
+        """The events that ``content`` completes.
 
-        **Errors**: `FormError` for data that is not a JSON object, and for an event without end.
+        **Errors**: `FormError` for data that is neither a JSON object nor ``[DONE]``, and for an event without end.
         """
-        lines = (self._rest + content).replace(b"\r\n", b"\n").split(b"\n")
-        # An event's data is one line in all three APIs, so a line is an event as soon as it is whole.
-        self._rest = lines.pop()
+        blocks = (self._rest + content).replace(b"\r\n", b"\n").split(b"\n\n")
+        self._rest = blocks.pop()
         if len(self._rest) > MAX_EVENT_BYTES:
             raise FormError(f"an event of the stream is larger than {MAX_EVENT_BYTES} bytes")
-        for line in lines:
-            if line.startswith(b"data:"):
-                data = line[5:].strip()
-                if data and data != b"[DONE]":
-                    yield _parse(data)
+        for block in blocks:
+            if block.strip():
+                yield SentEvent(block + b"\n\n", _data_of(block))
 
-    def finish(self) -> Iterator[dict[str, Any]]:
-        """The events in a last line without its end."""
-        yield from self.feed(b"\n")
+    def finish(self) -> Iterator[SentEvent]:
+        """A last event whose end the stream did not send."""
+        return self.feed(b"\n\n")
+
+
+def _data_of(block: bytes) -> dict[str, Any] | None:
+    lines = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
+    data = b"\n".join(lines).strip()
+    return _parse(data) if data and data != b"[DONE]" else None
 
 
 def _parse(data: bytes) -> dict[str, Any]:

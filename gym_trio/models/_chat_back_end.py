@@ -1,0 +1,184 @@
+"""`ChatBackEnd`: answers all three APIs from a Chat Completions endpoint."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import attrs
+
+from ..errors import FailureKind, ModelCallError
+from ..servers import ModelRequest, forms
+from ._attempt import Answer
+from ._provider import Provider
+from ._streams import checked_events, incomplete_stream
+from ._token_ids import REQUEST_KEYS, generation_of, prompt_of
+
+__all__ = ["ChatBackEnd", "ChatOptions"]
+
+PATH = "chat/completions"
+JSON = dict[str, Any]
+PromptTokens = Callable[[ModelRequest, JSON], Awaitable["list[int] | None"]]
+
+
+@attrs.frozen
+class ChatOptions:
+    """How the endpoint is spoken to.
+
+    ``model`` replaces the request's; ``extra_body`` holds for what a request leaves out. ``token_ids`` asks for the
+    exact tokens and passes earlier ones back; ``split_think_tags`` makes reasoning of ``<think>...</think>``.
+    """
+
+    model: str | None = None
+    extra_body: Mapping[str, Any] = attrs.Factory(dict)
+    dialect: forms.ChatDialect = attrs.Factory(forms.ChatDialect)
+    token_ids: bool = False
+    split_think_tags: bool = False
+
+
+class ChatBackEnd:
+    """Chat clients are passed through; the other forms are converted."""
+
+    def __init__(
+        self, server: str, provider: Provider, options: ChatOptions, prompt_tokens: PromptTokens | None = None
+    ) -> None:
+        self._server = server
+        self._provider = provider
+        self._options = options
+        self._prompt_tokens = prompt_tokens or self._tokenize
+
+    async def answer(self, request: ModelRequest) -> JSON:
+        """The whole answer to ``request`` in its own form."""
+        hub, chat = self._convert(request)
+        completion = await self._provider.call(request, PATH, chat)
+        choice = self._choice_of(completion)
+        if self._options.token_ids:
+            entries = (choice.get("logprobs") or {}).get("content") or []
+            if not _wants_logprobs(request):
+                choice["logprobs"] = None
+            found = await self._tokens(request, chat, entries, choice["message"], choice, completion)
+            choice["message"].update(found)
+        if hub is None:
+            return completion
+        response = forms.chat_to_responses(completion, hub, split_think_tags=self._options.split_think_tags)
+        return response if request.form == "responses" else forms.responses_to_messages(response)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
+        """The answer to ``request`` as a stream in its own form."""
+        hub, chat = self._convert(request)
+        chat["stream"] = True
+        with_usage = bool((chat.get("stream_options") or {}).get("include_usage"))
+        chat["stream_options"] = {**(chat.get("stream_options") or {}), "include_usage": True}
+        async with self._provider.stream(request, PATH, chat) as answer:
+            if answer.chunks is None:
+                yield _played(self._pieces_of_body(request, answer.body or {}, hub))
+                return
+            reader = forms.ChatChunkReader(
+                hub if hub is not None else forms.chat_request_to_responses({**request, "n": None}),
+                split_think_tags=self._options.split_think_tags and hub is not None,
+                keep_logprobs=_wants_logprobs(request),
+            )
+            if hub is None and not self._options.token_ids:
+                yield self._passed_through(answer, reader, with_usage=with_usage)
+            else:
+                yield self._converted(request, chat, answer, reader)
+
+    def _convert(self, request: ModelRequest) -> tuple[JSON | None, JSON]:
+        """The request as Responses (``None`` when the client speaks chat already) and as what is sent."""
+        options = self._options
+        hub: JSON | None = None
+        if request.form == "chat_completions":
+            chat = dict(request)
+        else:
+            hub = dict(request) if request.form == "responses" else forms.messages_request_to_responses(request)
+            chat = forms.responses_request_to_chat(hub, options.dialect)
+        chat = {name: value for name, value in chat.items() if not name.startswith("_ng_")}
+        chat = {**options.extra_body, **chat}
+        if options.model is not None:
+            chat["model"] = options.model
+        if options.token_ids:
+            chat.update(REQUEST_KEYS)
+        else:
+            chat["messages"] = [_without_tokens(message) for message in chat.get("messages") or ()]
+        return hub, chat
+
+    def _choice_of(self, completion: JSON) -> JSON:
+        choices = completion.get("choices")
+        if isinstance(choices, list) and choices and isinstance(choices[0].get("message"), dict):
+            found: JSON = choices[0]
+            return found
+        raise ModelCallError(
+            f"model server {self._server}: the answer is no chat completion: it has no choices[0].message",
+            status=502,
+            kind=FailureKind.PROVIDER_UNAVAILABLE,
+        )
+
+    async def _tokens(self, request: ModelRequest, chat: JSON, entries: list[JSON], *places: Mapping[str, Any]) -> JSON:
+        """The exact tokens of an answer. What is not known whole is left out: half of it would train on a lie."""
+        generation = next((found for place in places if (found := generation_of(entries, place))), None)
+        prompt = prompt_of(*places)
+        if generation is not None and prompt is None:
+            prompt = await self._prompt_tokens(request, chat)
+        return {"prompt_token_ids": prompt, **generation} if generation is not None and prompt is not None else {}
+
+    async def _tokenize(self, request: ModelRequest, chat: JSON) -> list[int] | None:
+        names = ("model", "messages", "tools", "chat_template_kwargs")
+        body = {name: chat[name] for name in names if chat.get(name) is not None}
+        answer = await self._provider.call(request, "../tokenize", body)
+        return answer.get("tokens")
+
+    def _pieces_of_body(self, request: ModelRequest, completion: JSON, hub: JSON | None) -> Any:
+        self._choice_of(completion)
+        whole = completion
+        if hub is not None:
+            whole = forms.chat_to_responses(completion, hub, split_think_tags=self._options.split_think_tags)
+            if request.form == "messages":
+                whole = forms.responses_to_messages(whole)
+        return forms.pieces_of_whole(request.form, whole, request)
+
+    async def _passed_through(
+        self, answer: Answer, reader: forms.ChatChunkReader, *, with_usage: bool
+    ) -> AsyncIterator[forms.StreamPiece]:
+        async for event in checked_events(self._server, answer):
+            if event.data is not None:
+                reader.feed(event.data)
+                if not with_usage and event.data.get("usage") and not event.data.get("choices"):
+                    continue  # the client did not ask for it
+            yield forms.StreamPiece(event.raw)
+        if not reader.ended:
+            raise incomplete_stream(self._server)
+        reader.finish()
+        yield forms.StreamPiece(whole=forms.responses_to_chat(reader.builder.response))
+
+    async def _converted(
+        self, request: ModelRequest, chat: JSON, answer: Answer, reader: forms.ChatChunkReader
+    ) -> AsyncIterator[forms.StreamPiece]:
+        writer = forms.open_writer(request.form, request)
+        async for event in checked_events(self._server, answer):
+            for made in reader.feed(event.data) if event.data is not None else ():
+                yield writer.feed(made)
+        if not reader.ended:
+            raise incomplete_stream(self._server)
+        tokens: JSON | None = None
+        if self._options.token_ids:
+            tokens = await self._tokens(request, chat, reader.tokens, reader.extras)
+        for made in reader.finish(tokens):
+            yield writer.feed(made)
+
+
+async def _played(pieces: Any) -> AsyncIterator[forms.StreamPiece]:
+    for piece in pieces:
+        yield piece
+
+
+def _without_tokens(message: JSON) -> JSON:
+    if forms.TOKEN_KEYS[1] not in message:
+        return message
+    return {name: value for name, value in message.items() if name not in forms.TOKEN_KEYS}
+
+
+def _wants_logprobs(request: ModelRequest) -> bool:
+    include = request.get("include") or ()
+    return bool(request.get("logprobs") or request.get("top_logprobs") or "message.output_text.logprobs" in include)

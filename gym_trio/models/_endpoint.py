@@ -1,0 +1,48 @@
+"""`Endpoint`: one base URL, its headers and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from ..errors import ConfigError, GymError
+from ..http import Origin, Request
+from ._fair_limiter import FairLimiter
+
+__all__ = ["Endpoint"]
+
+
+class Endpoint:
+    """One base URL of a provider. A URL without a path gets ``/v1``, where OpenAI-compatible servers keep their API."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], limiter: FairLimiter, *, key: str) -> None:
+        self.origin, path = _split(url, key)
+        self.url = f"{self.origin}{path}"
+        self.limiter = limiter
+        self._path = path
+        self._headers = tuple(
+            (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()
+        )
+
+    def __repr__(self) -> str:
+        return f"<Endpoint {self.url} {self.limiter.in_flight} in flight>"
+
+    def request(self, path: str, body: Mapping[str, Any] | None) -> Request:
+        """A POST of ``body`` to ``path`` under the base URL (a GET without one). ``..`` leads out of ``/v1``."""
+        base = self._path.removesuffix("/v1") if path.startswith("../") else self._path
+        target = f"{base}/{path.removeprefix('../')}".encode("latin-1")
+        if body is None:
+            return Request("GET", self.origin, target, self._headers)
+        content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+        return Request("POST", self.origin, target, ((b"content-type", b"application/json"), *self._headers), content)
+
+
+def _split(url: str, key: str) -> tuple[Origin, str]:
+    try:
+        origin, target = Origin.parse(url)
+    except (GymError, ValueError) as error:
+        raise ConfigError(f"{url!r} is not the URL of an API: {error}", key=key) from None
+    path = target.decode("latin-1").partition("?")[0].rstrip("/")
+    return origin, path or "/v1"

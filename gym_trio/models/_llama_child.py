@@ -1,0 +1,56 @@
+"""The child process of ``local_model``: llama.cpp's own server on a port that it binds itself.
+
+    python -m gym_trio.models._llama_child --model PATH --slots N --context N --threads N
+
+It writes its URL as one line to the descriptor that ``GYM_TRIO_READY_FD`` names once it answers, and ends at SIGINT or
+SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+ERRORS_ONLY = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve until told to end."""
+    # Blocked before llama.cpp makes its threads: they inherit it, and the signal comes to this one alone.
+    endings = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, endings)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--alias", required=True)
+    for name in ("--slots", "--context", "--threads"):
+        parser.add_argument(name, type=int, required=True)
+    chosen = parser.parse_args(arguments)
+
+    import xllamacpp
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = chosen.model
+    parameters.model_alias = {chosen.alias}
+    parameters.n_parallel = chosen.slots
+    parameters.n_ctx = chosen.slots * chosen.context
+    parameters.cpuparams.n_threads = chosen.threads
+    parameters.cpuparams_batch.n_threads = chosen.threads
+    parameters.n_threads_http = chosen.slots + 4  # a call holds one; the rest answer /slots and /tokenize
+    parameters.port = 0
+    parameters.ui = False
+    parameters.verbosity = ERRORS_ONLY
+    server = xllamacpp.Server(parameters)
+    with os.fdopen(int(os.environ["GYM_TRIO_READY_FD"]), "w") as ready:
+        ready.write(f"{server.listening_address}\n")
+    signal.sigwait(endings)
+    sys.stdout.flush()
+    os._exit(0)  # the model's memory and threads end with the process; taking them down one by one only costs time
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""`ResponsesBackEnd`: answers all three APIs from a Responses endpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import attrs
+
+from ..errors import FailureKind, ModelCallError
+from ..servers import ModelRequest, forms
+from ._attempt import Answer
+from ._provider import Provider
+from ._streams import checked_events, incomplete_stream
+
+__all__ = ["ResponsesBackEnd", "ResponsesOptions"]
+
+logger = logging.getLogger("gym_trio.models")
+
+PATH = "responses"
+JSON = dict[str, Any]
+
+
+@attrs.frozen
+class ResponsesOptions:
+    """``model`` replaces the request's; ``extra_body`` holds for what a request leaves out."""
+
+    model: str | None = None
+    extra_body: Mapping[str, Any] = attrs.Factory(dict)
+
+
+class ResponsesBackEnd:
+    """Responses clients are passed through; the other forms are converted."""
+
+    def __init__(self, server: str, provider: Provider, options: ResponsesOptions) -> None:
+        self._server = server
+        self._provider = provider
+        self._options = options
+        self._warned: set[str] = set()
+
+    async def answer(self, request: ModelRequest) -> JSON:
+        """The whole answer to ``request`` in its own form."""
+        response = await self._provider.call(request, PATH, self._convert(request))
+        return self._in_form(request, response)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
+        """The answer to ``request`` as a stream in its own form."""
+        async with self._provider.stream(request, PATH, {**self._convert(request), "stream": True}) as answer:
+            if answer.chunks is None:
+                whole = self._in_form(request, answer.body or {})
+                yield _played(forms.pieces_of_whole(request.form, whole, request))
+            else:
+                yield self._pieces(request, answer)
+
+    async def _pieces(self, request: ModelRequest, answer: Answer) -> AsyncIterator[forms.StreamPiece]:
+        writer = forms.open_writer(request.form, request)
+        ended = False
+        async for event in checked_events(self._server, answer):
+            final = event.data is not None and event.data.get("type") in forms.FINAL_EVENTS
+            ended = ended or final
+            if request.form == "responses":
+                yield forms.StreamPiece(event.raw, event.data["response"] if final and event.data else None)
+            elif event.data is not None:
+                yield writer.feed(event.data)
+        if not ended:
+            raise incomplete_stream(self._server)
+
+    def _in_form(self, request: ModelRequest, response: JSON) -> JSON:
+        if not isinstance(response.get("output"), list):
+            raise ModelCallError(
+                f"model server {self._server}: the back end's answer is not a Responses object: it has no output",
+                status=502,
+                kind=FailureKind.PROVIDER_UNAVAILABLE,
+            )
+        if request.form == "responses":
+            return response
+        convert = forms.responses_to_chat if request.form == "chat_completions" else forms.responses_to_messages
+        return convert(response)
+
+    def _convert(self, request: ModelRequest) -> JSON:
+        if request.form == "responses":
+            body = dict(request)
+        else:
+            body = _HUB[request.form](request)
+            for name in forms.CARRIED_KEYS & body.keys():
+                del body[name]
+                self._warn(name, request.form)
+        body = {name: value for name, value in body.items() if not name.startswith("_ng_")}
+        if isinstance(body.get("input"), list):
+            body["input"] = [_without_tokens(item) for item in body["input"]]
+        body = {**self._options.extra_body, **body}
+        if self._options.model is not None:
+            body["model"] = self._options.model
+        return body
+
+    def _warn(self, name: str, form: str) -> None:
+        if name not in self._warned:
+            self._warned.add(name)
+            logger.warning("model server %s: %r of %s requests has no place in Responses", self._server, name, form)
+
+
+_HUB = {
+    "chat_completions": forms.chat_request_to_responses,
+    "messages": forms.messages_request_to_responses,
+}
+
+
+async def _played(pieces: Any) -> AsyncIterator[forms.StreamPiece]:
+    for piece in pieces:
+        yield piece
+
+
+def _without_tokens(item: Any) -> Any:
+    if not isinstance(item, dict) or forms.TOKEN_KEYS[1] not in item:
+        return item
+    return {name: value for name, value in item.items() if name not in forms.TOKEN_KEYS}

