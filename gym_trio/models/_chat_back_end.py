@@ -28,12 +28,15 @@ class ChatOptions:
 
     ``model`` replaces the request's; ``extra_body`` holds for what a request leaves out. ``token_ids`` asks for the
     exact tokens and passes earlier ones back; ``split_think_tags`` makes reasoning of ``<think>...</think>``.
+    ``streams_all_tokens`` is false where a stream leaves out tokens without text, as the last one: then an answer whose
+    tokens must be exact is fetched whole, and a client that asked for a stream gets the events of the finished answer.
     """
 
     model: str | None = None
     extra_body: Mapping[str, Any] = attrs.Factory(dict)
     dialect: forms.ChatDialect = attrs.Factory(forms.ChatDialect)
     token_ids: bool = False
+    streams_all_tokens: bool = True
     split_think_tags: bool = False
 
 
@@ -51,6 +54,8 @@ class ChatBackEnd:
     async def answer(self, request: ModelRequest) -> JSON:
         """The whole answer to ``request`` in its own form."""
         hub, chat = self._convert(request)
+        chat.pop("stream", None)
+        chat.pop("stream_options", None)
         completion = await self._provider.call(request, PATH, chat)
         choice = self._choice_of(completion)
         if self._options.token_ids:
@@ -67,6 +72,10 @@ class ChatBackEnd:
     @contextlib.asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
         """The answer to ``request`` as a stream in its own form."""
+        if self._options.token_ids and not self._options.streams_all_tokens:
+            whole = await self.answer(request)
+            yield _played(forms.pieces_of_whole(request.form, whole, request))
+            return
         hub, chat = self._convert(request)
         chat["stream"] = True
         with_usage = bool((chat.get("stream_options") or {}).get("include_usage"))

@@ -118,6 +118,7 @@ class LocalModel(RemoteModel):
             extra_body=self.settings.extra_body,
             dialect=forms.ChatDialect(max_tokens_key="max_tokens", developer_as_system=True),
             token_ids=self.settings.return_token_id_information,
+            streams_all_tokens=False,
         )
 
         async def prompt_tokens(request: ModelRequest, chat: dict[str, Any]) -> list[int] | None:
