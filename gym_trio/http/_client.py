@@ -18,6 +18,7 @@ __all__ = ["ServerClient"]
 
 _MISSING: Any = object()
 _KNOWN_ROUTES = 1024  # request lines and headers that are kept ready
+_COMPACT_BYTES = 64 * 1024
 _JSON: HeaderPairs = ((b"content-type", b"application/json"),)
 _FIXED: HeaderPairs = ((b"user-agent", b"gym_trio"), (b"accept", b"*/*"))
 
@@ -165,10 +166,12 @@ def _merge(pairs: HeaderPairs, headers: Mapping[str, str]) -> HeaderPairs:
 
 def _encode_json(value: Any) -> bytes:
     try:
-        return orjson.dumps(value)
+        encoded = orjson.dumps(value)
     except TypeError as exc:
         # Integers over 64 bits and lone surrogates, which the standard library writes.
         try:
             return stdlib_json.dumps(value, separators=(",", ":")).encode("ascii")
         except (TypeError, ValueError, RecursionError):
             raise UsageError(f"the body cannot be written as JSON: {exc}") from exc
+    # orjson's result keeps its whole work buffer, 8 KiB at least; a request may wait for minutes with its body.
+    return bytes(memoryview(encoded)) if len(encoded) < _COMPACT_BYTES else encoded

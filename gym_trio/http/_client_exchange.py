@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterable
 from typing import Any
 
 import trio
 
-from ..errors import PeerDropped, TransportError, TransportTimeout, UsageError
+from ..errors import LocalResourceError, PeerDropped, TransportError, TransportTimeout, UsageError
 from ._encode import Framed
 from ._message import Request
-from ._origin_connection import WOULD_BLOCK, Connection
+from ._origin_connection import LOCAL_ERRORS, WOULD_BLOCK, Connection
 from ._pool import OriginPool
 from ._response_parser import ResponseParser
+from ._settings import Bounds
 
-__all__ = ["Exchange", "NotSent", "Shared"]
+__all__ = ["ClientExchange", "NotSent", "Shared"]
 
 _PIECE_BYTES = 64 * 1024  # what is handed to the kernel, or to TLS, at once
 _EARLY_BYTES = 1024 * 1024  # of a streamed response, held while the request is still being written
+_PARSERS_KEPT = 64
 
 
 class NotSent(Exception):
@@ -27,16 +30,15 @@ class NotSent(Exception):
 class Shared:
     """What the exchanges of one transport share: a buffer to receive into, and parsers that are free."""
 
-    __slots__ = ("buffer", "max_head_bytes", "parsers", "write_seconds")
+    __slots__ = ("buffer", "max_head_bytes", "parsers")
 
-    def __init__(self, max_head_bytes: int, write_seconds: float) -> None:
+    def __init__(self, max_head_bytes: int) -> None:
         self.buffer = memoryview(bytearray(256 * 1024))
         self.parsers: list[ResponseParser] = []
         self.max_head_bytes = max_head_bytes
-        self.write_seconds = write_seconds
 
 
-class Exchange:
+class ClientExchange:
     """Writes one request and reads its response.
 
     **Cancellation**, **Errors**: what is raised here leaves the connection in use; its owner calls `close`.
@@ -44,41 +46,68 @@ class Exchange:
     **Ownership**: holds the connection until `close` or `finish`.
     """
 
-    __slots__ = ("_failure", "_max_body_bytes", "_shared", "_written", "connection", "parser", "pool", "request")
+    __slots__ = (
+        "_bounds",
+        "_failure",
+        "_max_body_bytes",
+        "_pool",
+        "_shared",
+        "_written",
+        "connection",
+        "parser",
+        "request",
+    )
 
     def __init__(
-        self, request: Request, pool: OriginPool, connection: Connection, shared: Shared, max_body_bytes: int | None
+        self,
+        request: Request,
+        pool: OriginPool,
+        connection: Connection,
+        shared: Shared,
+        max_body_bytes: int | None,
+        bounds: Bounds,
     ) -> None:
         self.request = request
-        self.pool = pool
-        self.connection: Connection | None = connection
+        self.connection: Connection | None = connection  # None once it has been given back or closed
         self.parser: ResponseParser | None = None  # taken when the first byte comes: waiting costs no parser
+        self._pool = pool
         self._shared = shared
         self._max_body_bytes = max_body_bytes  # None: the response is streamed
+        self._bounds = bounds
         self._written = False
         self._failure: TransportError | None = None
 
-    def finish(self) -> None:
-        """The response has been read whole: the connection goes back to the pool, or is closed. Idempotent."""
-        connection, parser = self.connection, self.parser
-        if connection is None or parser is None:
-            return
-        self.connection = None
-        if parser.keep_alive and self._written and not parser.excess:
-            self.pool.release(connection)
-            if len(self._shared.parsers) < 64:
-                self._shared.parsers.append(parser)
-        else:
-            self.pool.discard(connection)
+    def give_back(self) -> None:
+        """Nothing was sent: the connection is as good as before."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._pool.release(connection)
 
     def close(self) -> None:
-        """Close the connection at once. Idempotent."""
-        connection = self.connection
-        if connection is not None:
-            self.connection = None
-            self.pool.discard(connection)
+        """End it: a connection whose response is complete goes back to the pool, any other is closed. Idempotent."""
+        connection, parser = self.connection, self.parser
+        if connection is None:
+            return
+        self.connection = self.parser = None
+        if parser is None or not parser.complete:
+            self._pool.discard(connection)
+            return
+        if parser.is_clean and len(self._shared.parsers) < _PARSERS_KEPT:
+            self._shared.parsers.append(parser)
+        if parser.keep_alive and self._written and not parser.excess:
+            self._pool.release(connection)
+        else:
+            self._pool.discard(connection)
 
     # Reading
+
+    @property
+    def head_complete(self) -> bool:
+        return self.parser is not None and self.parser.head_complete
+
+    @property
+    def complete(self) -> bool:
+        return self.parser is not None and self.parser.complete
 
     def read_nowait(self) -> bool:
         """Take in what has come; False when nothing has."""
@@ -92,7 +121,7 @@ class Exchange:
         parser = self.parser
         if parser is None:
             parser = self.parser = shared.parsers.pop() if shared.parsers else ResponseParser(shared.max_head_bytes)
-            parser.begin(self.request.method == "HEAD", self._max_body_bytes)
+            parser.begin(self.request.origin, self.request.method == "HEAD", self._max_body_bytes)
         if count:
             parser.feed(shared.buffer[:count])
         else:
@@ -108,21 +137,17 @@ class Exchange:
         try:
             await trio.lowlevel.wait_readable(connection.fd)
             while not self.read_nowait():
-                await trio.lowlevel.wait_readable(connection.fd)
+                await trio.lowlevel.wait_readable(self._live().fd)
         except trio.ClosedResourceError:
-            raise TransportError(f"{self.request.origin}: the transport was closed") from None
-
-    async def read_head(self) -> None:
-        while self.parser is None or not self.parser.head_complete:
-            await self.read_more()
+            raise self._closed_error() from None
 
     async def next_chunk(self) -> bytes:
         """What has come of the body, at least one byte; empty at its end."""
         parser = self.parser
-        assert parser is not None
+        if parser is None:
+            raise self._closed_error()
         while not parser.chunks:
             if parser.complete:
-                self.finish()
                 return b""
             await self.read_more()
         chunk = b"".join(parser.chunks)
@@ -132,39 +157,50 @@ class Exchange:
     def _live(self) -> Connection:
         connection = self.connection
         if connection is None or connection.fd < 0:
-            raise TransportError(f"{self.request.origin}: the transport was closed")
+            raise self._closed_error()
         return connection
+
+    def _closed_error(self) -> TransportError:
+        return TransportError(f"{self.request.origin}: the connection has been closed on this side")
 
     # Writing
 
     async def write(self, framed: Framed) -> None:
-        """Hand over the request. Returns when it is written, or before, when the server has answered already.
+        """Hand over the request. Returns when it is written, or before that, when the server has answered.
 
-        **Errors**: `NotSent` when nothing was taken by a connection that had broken.
+        **Errors**: `NotSent` when a connection that had broken took nothing.
         """
         body = self.request.body
         if isinstance(body, bytes):
-            first = framed.head + body[:_PIECE_BYTES]
             if framed.length is None:
-                first = framed.head + _chunk(body) + (b"0\r\n\r\n" if body else b"")
-                body = b""
+                body = _chunk(body) + b"0\r\n\r\n"
+            room = max(0, _PIECE_BYTES - len(framed.head))
+            first, rest = framed.head + body[:room], memoryview(body)[room:]
+            sent = self._send_first(first)
+            if sent == len(first) and not rest:
+                self._written = True
+                return
+            await self._write_on(memoryview(first)[sent:], rest, framed.length)
         else:
-            first = framed.head
-        sent = self._send_first(first)
-        if sent == len(first) and isinstance(body, bytes) and len(body) <= _PIECE_BYTES:
-            self._written = True
-            return
-        await self._write_on(memoryview(first)[sent:], framed)
+            sent = self._send_first(framed.head)
+            await self._write_on(memoryview(framed.head)[sent:], body, framed.length)
 
     def _send_first(self, data: bytes) -> int:
+        connection = self._live()
         try:
-            return self._live().sock.send(data)
+            # The slice is what `_send_piece` would send: TLS wants a write that had to wait repeated as it was.
+            return connection.sock.send(memoryview(data)[:_PIECE_BYTES])
         except WOULD_BLOCK:
             return 0
         except OSError as exc:
-            raise NotSent(f"{self.request.origin}: the connection broke before anything was sent: {exc}") from exc
+            what = f"{self.request.origin}: the connection broke while the request was sent: {exc}"
+            if connection.is_tls:  # which may have handed over a part of it before
+                raise PeerDropped(what) from exc
+            if exc.errno in LOCAL_ERRORS:
+                raise LocalResourceError(what) from exc
+            raise NotSent(what) from exc
 
-    async def _write_on(self, rest: memoryview, framed: Framed) -> None:
+    async def _write_on(self, first: memoryview, rest: memoryview | AsyncIterable[bytes], length: int | None) -> None:
         """Write what the kernel did not take at once, in this task, while a second one watches for an early answer."""
         failure: BaseException | None = None
         try:
@@ -172,28 +208,27 @@ class Exchange:
                 # What is raised in here is raised again outside, where no nursery wraps it into a group.
                 nursery.start_soon(self._watch, nursery.cancel_scope)
                 try:
-                    if await self._write_rest(rest, framed):
+                    if await self._write_rest(first, rest, length):
                         self._written = True
                         nursery.cancel_scope.cancel()
-                    # Otherwise the server closed; it may have answered before, which the watcher finds out.
+                    # Otherwise the server has closed; it may have answered before, which the watcher finds out.
                 except BaseException as exc:  # noqa: BLE001
                     failure = exc
                     nursery.cancel_scope.cancel()
-        except (BaseExceptionGroup, trio.Cancelled):
-            if failure is None:
-                raise
-        answered = self.parser is not None and self.parser.head_complete
+        except* trio.Cancelled:  # the watcher's, by a cancellation from outside, which is raised again below
+            pass
         if self._failure is not None:
             raise self._failure
-        if failure is not None and not (answered and isinstance(failure, trio.Cancelled)):
+        if failure is not None and not (self.head_complete and isinstance(failure, trio.Cancelled)):
             raise failure
+        await trio.lowlevel.checkpoint_if_cancelled()
 
     async def _watch(self, writing: trio.CancelScope) -> None:
-        streamed = self._max_body_bytes is None
+        """Read what comes while the request is being written; end the writing when there is no more use in it."""
         try:
-            while self.parser is None or not self.parser.complete:
+            while not self.complete:
                 await self.read_more()
-                if streamed and self.parser is not None and self.parser.head_complete:
+                if self._max_body_bytes is None and self.parser is not None and self.parser.head_complete:
                     if self.parser.status >= 400:
                         break
                     if sum(map(len, self.parser.chunks)) > _EARLY_BYTES:
@@ -202,19 +237,16 @@ class Exchange:
             self._failure = exc
         writing.cancel()
 
-    async def _write_rest(self, rest: memoryview, framed: Framed) -> bool:
+    async def _write_rest(self, first: memoryview, rest: memoryview | AsyncIterable[bytes], length: int | None) -> bool:
         """Whether all of it was taken; False when the server has closed."""
-        body = self.request.body
         # One scope for the whole request: its deadline moves with each piece that is taken.
         with trio.CancelScope() as bound:
-            if not await self._send_piece(rest, bound):
+            if not await self._send_piece(first, bound):
                 return False
-            if isinstance(body, bytes):
-                if framed.length is None:
-                    return True
-                return await self._send_piece(memoryview(body)[_PIECE_BYTES:], bound)
-            return await self._send_body(body, framed.length, bound)
-        raise TransportTimeout(f"{self.request.origin}: nothing was taken for {self._shared.write_seconds:g} s")
+            if isinstance(rest, memoryview):
+                return await self._send_piece(rest, bound)
+            return await self._send_parts(rest, length, bound)
+        raise TransportTimeout(f"{self.request.origin}: nothing was taken for {self._bounds.write:g} s")
 
     async def _send_piece(self, view: memoryview, bound: trio.CancelScope) -> bool:
         while view:
@@ -222,29 +254,31 @@ class Exchange:
             try:
                 view = view[connection.sock.send(view[:_PIECE_BYTES]) :]
             except WOULD_BLOCK:
-                bound.deadline = trio.current_time() + self._shared.write_seconds
-                await trio.lowlevel.wait_writable(connection.fd)
-                bound.deadline = float("inf")
+                bound.deadline = trio.current_time() + self._bounds.write
+                try:
+                    await trio.lowlevel.wait_writable(connection.fd)
+                except trio.ClosedResourceError:
+                    raise self._closed_error() from None
+                bound.deadline = math.inf
             except OSError:
                 return False
         return True
 
-    async def _send_body(self, body: AsyncIterable[bytes], length: int | None, bound: trio.CancelScope) -> bool:
-        source = aiter(body)
+    async def _send_parts(self, parts: AsyncIterable[bytes], length: int | None, bound: trio.CancelScope) -> bool:
+        source = aiter(parts)
+        left = length
         try:
-            left = length
             async for part in source:
                 if left is not None:
                     left -= len(part)
                     if left < 0:
                         raise UsageError(f"the body is longer than its content-length of {length}")
-                piece = memoryview(part if length is not None else _chunk(part))
-                if not await self._send_piece(piece, bound):
+                if not await self._send_piece(memoryview(part if left is not None else _chunk(part)), bound):
                     return False
                 await trio.lowlevel.checkpoint()
             if left:
                 raise UsageError(f"the body is {left} bytes shorter than its content-length of {length}")
-            return length is not None or await self._send_piece(memoryview(b"0\r\n\r\n"), bound)
+            return left is not None or await self._send_piece(memoryview(b"0\r\n\r\n"), bound)
         finally:
             close: Any = getattr(source, "aclose", None)
             if close is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from ..errors import UsageError
-from ._message import HeaderPairs, Request
+from ._message import Request
 
-__all__ = ["Framed", "encode_head"]
+__all__ = ["Framed", "check_request", "encode_head"]
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
 _TARGET = re.compile(rb"[\x21-\x7e]+").fullmatch
-_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE", "CONNECT"})
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})
 
 
 class Framed:
@@ -26,9 +26,10 @@ class Framed:
 
 def encode_head(request: Request) -> Framed:
     """**Errors**: `UsageError` for what cannot be sent as HTTP/1.1; it never quotes a header's value."""
+    check_request(request)
     declared: int | None = None
     chunked = has_host = False
-    parts = [request.method.encode("ascii", "replace"), b" ", request.target, b" HTTP/1.1\r\n"]
+    parts = [request.method.encode("ascii"), b" ", request.target, b" HTTP/1.1\r\n"]
     for name, value in request.headers:
         parts += (name, b": ", value, b"\r\n")
         lower = name.lower()
@@ -37,26 +38,38 @@ def encode_head(request: Request) -> Framed:
         elif lower == b"content-length":
             declared = _length(value, declared)
         elif lower == b"transfer-encoding":
-            if value.lower() != b"chunked":
-                raise UsageError("the only transfer-encoding of a request is chunked")
-            chunked = True
+            chunked = _is_chunked(value)
     if not has_host:
         parts += (b"host: ", request.origin.authority, b"\r\n")
     length, framing = _frame(request, declared, chunked)
     parts += (framing, b"\r\n")
-    head = b"".join(parts)
-    # Each line ends once; a further CR or LF came in with a value.
-    lines = len(request.headers) + 2 + (not has_host) + (framing != b"")
-    if head.count(b"\n") != lines or head.count(b"\r") != lines or b"\0" in head:
-        raise UsageError("a header, the method or the target contains a line end or a NUL")
-    _check_names(request.method, request.target, request.headers)
-    return Framed(head, length)
+    return Framed(b"".join(parts), length)
+
+
+def check_request(request: Request) -> None:
+    """**Errors**: `UsageError` for a method, target or header that could not stand in a head."""
+    if not request.method.isascii() or not _TOKEN(request.method.encode()) or request.method == "CONNECT":
+        raise UsageError(f"{request.method!r} is not a method that can be sent")
+    if not _TARGET(request.target):
+        raise UsageError(f"the target {request.target!r} must be percent-encoded")
+    text = b"".join([part for pair in request.headers for part in pair])
+    if b"\n" in text or b"\r" in text or b"\0" in text:
+        raise UsageError("a header contains a line end or a NUL")
+    for name, _ in request.headers:
+        if not _TOKEN(name):
+            raise UsageError(f"{name!r} is not a header's name")
 
 
 def _length(value: bytes, declared: int | None) -> int:
     if declared is not None or not value.isdigit():
         raise UsageError("content-length must be one number")
     return int(value)
+
+
+def _is_chunked(value: bytes) -> bool:
+    if value.lower() != b"chunked":
+        raise UsageError("the only transfer-encoding of a request is chunked")
+    return True
 
 
 def _frame(request: Request, declared: int | None, chunked: bool) -> tuple[int | None, bytes]:
@@ -75,13 +88,3 @@ def _frame(request: Request, declared: int | None, chunked: bool) -> tuple[int |
     if not length and request.method in _BODILESS:
         return 0, b""
     return length, b"content-length: %d\r\n" % length
-
-
-def _check_names(method: str, target: bytes, headers: HeaderPairs) -> None:
-    if not _TOKEN(method.encode("ascii", "replace")):
-        raise UsageError(f"{method!r} is not an HTTP method")
-    if not _TARGET(target):
-        raise UsageError(f"the target {target!r} must be percent-encoded")
-    for name, _ in headers:
-        if not _TOKEN(name):
-            raise UsageError(f"{name!r} is not a header's name")

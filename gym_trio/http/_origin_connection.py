@@ -7,7 +7,6 @@ import ipaddress
 import os
 import socket
 import ssl
-from typing import Any
 
 import trio
 
@@ -15,11 +14,10 @@ from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError
 from ._message import Origin
 from ._settings import TransportSettings
 
-__all__ = ["WOULD_BLOCK", "Connection", "connect"]
+__all__ = ["LOCAL_ERRORS", "WOULD_BLOCK", "Connection", "connect"]
 
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-_LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
 class Connection:
@@ -29,12 +27,12 @@ class Connection:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.fd = sock.fileno()
+        self.fd = sock.fileno()  # -1 once closed, so that nobody waits on a number that is another socket's by then
         self.is_tls = isinstance(sock, ssl.SSLSocket)
         self.idle_until = 0.0
 
     def seems_alive(self) -> bool:
-        """Whether an idle connection can be used: the server has neither closed it nor sent anything."""
+        """Whether an unused connection can be used: the server has neither closed it nor sent anything."""
         try:
             self.sock.recv(1)
         except WOULD_BLOCK:
@@ -51,49 +49,43 @@ class Connection:
             self.sock.close()
 
 
-async def connect(origin: Origin, settings: TransportSettings, ssl_context: ssl.SSLContext | None) -> Connection:
-    """Connect, and shake hands when ``ssl_context`` is given, within ``settings.connect_seconds``.
+async def connect(
+    origin: Origin, settings: TransportSettings, ssl_context: ssl.SSLContext | None, bound_seconds: float
+) -> Connection:
+    """Connect, and shake hands when ``ssl_context`` is given.
 
     **Errors**: `ConnectFailed`, `TransportTimeout`, `LocalResourceError`; nothing has been sent.
     """
     sock: socket.socket | None = None
     try:
-        with trio.move_on_after(settings.connect_seconds):
+        with trio.move_on_after(bound_seconds):
             sock = await _open_socket(origin)
             _set_options(sock, settings)
             if ssl_context is not None:
                 sock = await _shake_hands(sock, origin.host, ssl_context)
-            connection = Connection(sock)
-            sock = None
+            connection, sock = Connection(sock), None
             return connection
-    except OSError as exc:
+    except (OSError, UnicodeError) as exc:  # UnicodeError: a name that cannot be one
         raise _connect_error(origin, exc) from exc
     finally:
         if sock is not None:
             sock.close()
-    raise TransportTimeout(f"{origin}: no connection within {settings.connect_seconds:g} s", delivery=Delivery.NOT_SENT)
+    raise TransportTimeout(f"{origin}: no connection within {bound_seconds:g} s", delivery=Delivery.NOT_SENT)
 
 
 async def _open_socket(origin: Origin) -> socket.socket:
-    address = _numeric(origin.host)
-    if address is None:
+    family = _numeric_family(origin.host)
+    if family is None:
         stream = await trio.open_tcp_stream(origin.host, origin.port)
         sock = socket.socket(fileno=stream.socket.detach())
-        sock.setblocking(False)
-        return sock
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    else:
+        sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        try:
-            sock.connect((origin.host, origin.port))
-        except BlockingIOError:
-            await trio.lowlevel.wait_writable(sock)
-            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code:
-                raise OSError(code, os.strerror(code)) from None
+        if family is not None:
+            await _connect_socket(sock, (origin.host, origin.port))
         if sock.getsockname() == sock.getpeername():
-            # The kernel can connect a socket to itself when nobody listens on a port it may also give out.
+            # The kernel can connect a socket to itself when nobody listens on a port that it may also give out.
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
     except BaseException:
         sock.close()
@@ -101,33 +93,43 @@ async def _open_socket(origin: Origin) -> socket.socket:
     return sock
 
 
-def _numeric(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _numeric_family(host: str) -> socket.AddressFamily | None:
+    """The family of an address; None for a name, which has to be looked up and may have several."""
+    if "%" in host:
+        return None
     try:
-        return None if "%" in host else ipaddress.ip_address(host)
+        return socket.AF_INET if ipaddress.ip_address(host).version == 4 else socket.AF_INET6
     except ValueError:
         return None
+
+
+async def _connect_socket(sock: socket.socket, address: tuple[str, int]) -> None:
+    try:
+        sock.connect(address)
+    except BlockingIOError:
+        await trio.lowlevel.wait_writable(sock)
+        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code)) from None
 
 
 def _set_options(sock: socket.socket, settings: TransportSettings) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    options: list[tuple[str, Any]] = [
+    for name, value in (
         ("TCP_KEEPIDLE", settings.tcp_keepalive_idle_seconds),
         ("TCP_KEEPINTVL", settings.tcp_keepalive_interval_seconds),
         ("TCP_KEEPCNT", settings.tcp_keepalive_probes),
-    ]
-    for name, value in options:
+        # Probes are sent on a connection that is silent; this is the same bound for one whose bytes are not taken.
+        ("TCP_USER_TIMEOUT", settings.dead_peer_seconds * 1000),
+    ):
         option = getattr(socket, name, None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def _shake_hands(sock: socket.socket, host: str, context: ssl.SSLContext) -> ssl.SSLSocket:
-    try:
-        tls = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False, suppress_ragged_eofs=False)
-    except BaseException:
-        sock.close()
-        raise
+    tls = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False, suppress_ragged_eofs=False)
     try:
         while True:
             try:
@@ -142,11 +144,11 @@ async def _shake_hands(sock: socket.socket, host: str, context: ssl.SSLContext) 
         raise
 
 
-def _connect_error(origin: Origin, exc: OSError) -> TransportError:
+def _connect_error(origin: Origin, exc: OSError | UnicodeError) -> TransportError:
     reasons: tuple[BaseException, ...] = (exc,)
     if isinstance(exc.__cause__, BaseExceptionGroup):  # one for each address that was tried
         reasons = exc.__cause__.exceptions
     message = f"{origin}: {'; '.join(str(reason) for reason in reasons)}"
-    if any(isinstance(reason, OSError) and reason.errno in _LOCAL_ERRORS for reason in reasons):
+    if any(isinstance(reason, OSError) and reason.errno in LOCAL_ERRORS for reason in reasons):
         return LocalResourceError(message)
     return ConnectFailed(message)

@@ -7,10 +7,14 @@ from collections import OrderedDict, deque
 import outcome
 import trio
 
-from ..errors import Delivery, TransportError
+from ..errors import Delivery, TransportError, TransportTimeout
 from ._origin_connection import Connection
 
-__all__ = ["OriginPool"]
+__all__ = ["OriginPool", "PoolTimeout"]
+
+
+class PoolTimeout(TransportTimeout):
+    """No connection was free in time. Only users of httpx set such a bound."""
 
 
 class OriginPool:
@@ -93,7 +97,11 @@ class OriginPool:
             trio.lowlevel.reschedule(task, outcome.Value(None))
 
     def connected(self, connection: Connection) -> None:
+        """**Errors**: `TransportError` when the pool was closed meanwhile; the connection is closed too."""
         self.connecting -= 1
+        if self._closed:
+            connection.close()
+            raise _closed_error()
         self.failure_logged = False
         self.connections.add(connection)
         self._give_permissions()

@@ -1,4 +1,4 @@
-"""`RetryPolicy`: how often, and with what waits, something that did not reach the server is tried again."""
+"""`RetryPolicy`: how often, and with what waits, something is tried again."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ __all__ = ["Attempts", "RetryPolicy"]
 class RetryPolicy:
     """Bounded in count and in time. ``RetryPolicy(attempts=1)`` never tries again."""
 
-    attempts: int = 4  # the first one included
-    first_wait_seconds: float = 0.1  # doubles with each further attempt
+    attempts: int = 4
+    """The first one included."""
+    first_wait_seconds: float = 0.1
+    """Doubles with each further attempt."""
     max_wait_seconds: float = 2.0
-    total_seconds: float = 30.0  # no further attempt begins after this long
+    total_seconds: float = 30.0
+    """No attempt begins later than this after the first failure."""
 
     def waits(self) -> Iterator[float]:
         """The wait before each further attempt."""
@@ -28,15 +31,15 @@ class RetryPolicy:
 
 
 class Attempts:
-    """The attempts of one request under a policy."""
+    """The further attempts of one request. Made when the first has failed."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._waits = policy.waits()
         self._last_start = trio.current_time() + policy.total_seconds
 
-    async def wait(self, error: Exception) -> None:
-        """Wait for the next attempt. **Errors**: raises ``error`` when the policy allows no other."""
+    def next_wait(self) -> float | None:
+        """How long to wait for the next attempt, in seconds; None when there is none left."""
         seconds = next(self._waits, None)
         if seconds is None or trio.current_time() + seconds > self._last_start:
-            raise error
-        await trio.sleep(seconds)
+            return None
+        return seconds

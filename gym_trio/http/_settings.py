@@ -2,28 +2,69 @@
 
 from __future__ import annotations
 
+import math
 import ssl
 
 import attrs
 
+from ..errors import UsageError
 from ._retry import RetryPolicy
 
-__all__ = ["TransportSettings"]
+__all__ = ["Bounds", "TransportSettings"]
+
+
+def _not_negative(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
+    if not value >= 0:  # NaN too
+        raise UsageError(f"{attribute.name} must not be negative, it is {value!r}")
+
+
+def _at_least_one(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if value < 1:
+        raise UsageError(f"{attribute.name} must be at least 1, it is {value!r}")
+
+
+def _none_or_one(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
+    if value is not None and value < 1:
+        raise UsageError(f"{attribute.name} must be at least 1 or None, it is {value!r}")
 
 
 @attrs.frozen
 class TransportSettings:
     """Bounds and options of a socket transport. How long a server may think is bounded by the caller alone."""
 
-    connect_seconds: float = 30.0  # one attempt: name lookup, TCP and TLS handshake
-    write_seconds: float = 60.0  # without a byte of the request being taken
-    keepalive_seconds: float = 4.0  # an idle connection is kept this long; servers usually give it 5
+    connect_seconds: float = attrs.field(default=30.0, validator=_not_negative)
+    """One attempt: name lookup, TCP and TLS handshake."""
+    write_seconds: float = attrs.field(default=60.0, validator=_not_negative)
+    """Without a byte of the request being taken."""
+    keepalive_seconds: float = attrs.field(default=4.0, validator=_not_negative)
+    """An idle connection is kept this long; servers usually keep it for 5, and must be the slower to give up."""
     connect_retry: RetryPolicy = attrs.Factory(RetryPolicy)
-    max_connections_per_origin: int | None = None  # None: as many as there are requests
-    max_concurrent_connects: int = 128  # per origin; an unpaced burst overflows the server's backlog
-    max_head_bytes: int = 64 * 1024
-    max_body_bytes: int = 64 * 1024 * 1024  # of a response read whole; a streamed one has no bound
-    tcp_keepalive_idle_seconds: int = 60  # silence until the first probe
-    tcp_keepalive_interval_seconds: int = 15  # between probes
-    tcp_keepalive_probes: int = 8  # unanswered ones after which the connection is dead
-    ssl_context: ssl.SSLContext | None = None  # None: httpx's default, made at the first https request
+    """For what failed before a byte was handed over; an attempt that ran into ``connect_seconds`` is the last."""
+    max_connections_per_origin: int | None = attrs.field(default=None, validator=_none_or_one)
+    """None: as many as there are requests."""
+    max_concurrent_connects: int = attrs.field(default=128, validator=_at_least_one)
+    """Per origin: an unpaced burst overflows a server's backlog."""
+    max_head_bytes: int = attrs.field(default=64 * 1024, validator=_at_least_one)
+    max_body_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=_at_least_one)
+    """Of a response that is read whole; a streamed one has no bound."""
+    tcp_keepalive_idle_seconds: int = attrs.field(default=60, validator=_at_least_one)
+    """Silence until the first probe. A server that is silent and alive answers probes, however long it thinks."""
+    tcp_keepalive_interval_seconds: int = attrs.field(default=15, validator=_at_least_one)
+    tcp_keepalive_probes: int = attrs.field(default=8, validator=_at_least_one)
+    ssl_context: ssl.SSLContext | None = None
+    """None: httpx's default, made at the first https request."""
+
+    @property
+    def dead_peer_seconds(self) -> int:
+        """After how long a peer that no longer answers on the TCP level is given up."""
+        return self.tcp_keepalive_idle_seconds + self.tcp_keepalive_interval_seconds * self.tcp_keepalive_probes
+
+
+@attrs.frozen
+class Bounds:
+    """The bounds of one request, in seconds."""
+
+    connect: float
+    write: float  # without progress
+    pool: float = math.inf  # waiting for a connection or for the permission to make one
+    read: float = math.inf  # without progress

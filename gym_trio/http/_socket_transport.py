@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
+import math
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import attrs
 import httpx
 import trio
 
-from ..errors import ConnectFailed, Delivery, TransportError, UsageError
-from ._client_exchange import Exchange, NotSent, Shared
+from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError, UsageError
+from ._client_exchange import ClientExchange, NotSent, Shared
 from ._encode import Framed, encode_head
+from ._httpx import HttpxInterface
 from ._message import HeaderPairs, Origin, Request, Response, StreamedResponse
 from ._origin_connection import Connection, connect
-from ._pool import OriginPool
+from ._pool import OriginPool, PoolTimeout
 from ._retry import Attempts
-from ._settings import TransportSettings
+from ._settings import Bounds, TransportSettings
 
 __all__ = ["PoolStatistics", "SocketTransport", "open_socket_transport"]
 
@@ -29,30 +31,38 @@ _log = logging.getLogger(__name__)
 class PoolStatistics:
     """A snapshot of a transport's connections, all origins together."""
 
-    open: int  # connected sockets, idle or in use
-    idle: int  # of those, the ones that wait for a request
-    connecting: int  # being made
-    waiting: int  # requests that wait for a connection
+    open: int
+    """Connected sockets, idle or in use."""
+    idle: int
+    """Of those, the ones that no request uses."""
+    connecting: int
+    """Being made."""
+    waiting: int
+    """Requests that wait for a connection, or for the permission to make one."""
 
 
-class SocketTransport:
-    """A `Transport` over sockets.
+class SocketTransport(HttpxInterface):
+    """A `Transport` over sockets, and an `httpx.AsyncBaseTransport`.
 
-    Finding or freeing a connection takes constant time, however many requests are in flight or wait.
+    Finding or freeing a connection takes constant time, however many requests are in flight or wait. Connections are
+    used again last in, first out; where ``settings`` limit them, requests wait first in, first out.
 
-    **Cancellation**: the request's socket is closed at once, without waiting, and its place is free.
+    **Cancellation**: the request's socket is closed at once, without waiting, and its place is free. A request that
+    was cancelled before it was sent is not sent.
 
-    **Errors**: see `Transport`. What failed before a byte was handed over is tried again within
-    ``settings.connect_retry``; what may have been delivered never is.
+    **Errors**: as `Transport`. What failed before a byte was handed over is tried again within
+    ``settings.connect_retry``, and the first such failure of an origin is logged; what may have been delivered is
+    never sent again.
 
-    **Ownership**: the sockets are the transport's. Without `open_socket_transport`, which also closes connections that
-    nobody uses any more, call `aclose`.
+    **Ownership**: the sockets are the transport's. `open_socket_transport` closes them with its block, and before that
+    those that nobody uses any more; whoever makes a transport in another way calls `aclose`.
     """
 
     def __init__(self, settings: TransportSettings | None = None) -> None:
         self._settings = settings or TransportSettings()
+        self._bounds = Bounds(connect=self._settings.connect_seconds, write=self._settings.write_seconds)
         self._pools: dict[Origin, OriginPool] = {}
-        self._shared = Shared(self._settings.max_head_bytes, self._settings.write_seconds)
+        self._shared = Shared(self._settings.max_head_bytes)
         self._ssl_context = self._settings.ssl_context
         self._closed = False
 
@@ -69,24 +79,22 @@ class SocketTransport:
         )
 
     async def send(self, request: Request) -> Response:
-        exchange = await self._begin(request, self._settings.max_body_bytes)
+        exchange = await self._begin(request, self._settings.max_body_bytes, self._bounds)
         try:
             parser = exchange.parser
             while parser is None or not parser.complete:
                 await exchange.read_more()
                 parser = exchange.parser
-        except BaseException:
+            return Response(parser.status, parser.raw_headers, b"".join(parser.chunks))
+        finally:
             exchange.close()
-            raise
-        response = Response(parser.status, parser.raw_headers, b"".join(parser.chunks))
-        exchange.finish()
-        return response
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[StreamedResponse]:
-        exchange = await self._begin(request, None)
+        exchange = await self._begin(request, None, self._bounds)
         try:
-            await exchange.read_head()
+            while not exchange.head_complete:
+                await exchange.read_more()
             yield _Streamed(exchange)
         finally:
             exchange.close()
@@ -98,11 +106,10 @@ class SocketTransport:
             pool.close()
         await trio.lowlevel.checkpoint()
 
-    async def _begin(self, request: Request, max_body_bytes: int | None) -> Exchange:
-        """An exchange whose request has been written."""
+    async def _begin(self, request: Request, max_body_bytes: int | None, bounds: Bounds) -> ClientExchange:
+        """An exchange whose request has been written. The caller closes it."""
         framed = encode_head(request)
         pool = self._pools.get(request.origin) or self._new_pool(request.origin)
-        await trio.lowlevel.checkpoint_if_cancelled()  # what is cancelled already sends nothing
         on_sent = request.on_sent
         attempts: Attempts | None = None
         while True:
@@ -110,37 +117,58 @@ class SocketTransport:
             reused = connection is not None
             try:
                 if connection is None:
-                    connection = await self._connection(pool, request.origin)
-                if on_sent is not None:
-                    told, on_sent = on_sent, None
-                    told()
-                return await self._write(Exchange(request, pool, connection, self._shared, max_body_bytes), framed)
-            except (NotSent, TransportError) as exc:
-                error = ConnectFailed(str(exc)) if isinstance(exc, NotSent) else exc
-                if error.delivery is not Delivery.NOT_SENT or self._closed:
-                    raise
-                if reused and isinstance(exc, NotSent):
+                    connection = await self._connection(pool, request.origin, bounds)
+                exchange = ClientExchange(request, pool, connection, self._shared, max_body_bytes, bounds)
+                await self._write(exchange, framed, on_sent)
+                return exchange
+            except NotSent as exc:
+                on_sent = None  # it has been told
+                if reused:
                     continue
+                error: TransportError = ConnectFailed(str(exc))
+            except (ConnectFailed, LocalResourceError) as exc:
+                error = exc
             attempts = attempts or Attempts(self._settings.connect_retry)
-            if not pool.failure_logged:
-                pool.failure_logged = True
-                _log.warning("%s; trying again", error)
-            await attempts.wait(error)
+            await self._wait_for_next(attempts, pool, error)
 
-    async def _write(self, exchange: Exchange, framed: Framed) -> Exchange:
+    async def _write(self, exchange: ClientExchange, framed: Framed, on_sent: Callable[[], None] | None) -> None:
         try:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except BaseException:
+            exchange.give_back()
+            raise
+        try:
+            if on_sent is not None:
+                on_sent()
             await exchange.write(framed)
         except BaseException:
             exchange.close()
             raise
-        return exchange
 
-    async def _connection(self, pool: OriginPool, origin: Origin) -> Connection:
-        connection = await pool.acquire()
+    async def _wait_for_next(self, attempts: Attempts, pool: OriginPool, error: TransportError) -> None:
+        certain = isinstance(error.__cause__, ssl.SSLCertVerificationError)
+        seconds = None if certain else attempts.next_wait()
+        if seconds is None or self._closed:
+            raise error
+        if not pool.failure_logged:
+            pool.failure_logged = True
+            _log.warning("%s; trying again in %g s", error, seconds)
+        await trio.sleep(seconds)
+
+    async def _connection(self, pool: OriginPool, origin: Origin, bounds: Bounds) -> Connection:
+        if bounds.pool == math.inf:
+            connection = await pool.acquire()
+        else:
+            with trio.move_on_after(bounds.pool) as scope:
+                connection = await pool.acquire()
+            if scope.cancelled_caught:
+                raise PoolTimeout(
+                    f"{origin}: no connection was free within {bounds.pool:g} s", delivery=Delivery.NOT_SENT
+                )
         if connection is not None:
             return connection
         try:
-            connection = await connect(origin, self._settings, self._tls(origin))
+            connection = await connect(origin, self._settings, self._tls(origin), bounds.connect)
         except BaseException:
             pool.connect_failed()
             raise
@@ -165,11 +193,10 @@ class SocketTransport:
         )
         return pool
 
-    async def _close_expired(self) -> None:
-        """Close what has been idle too long, as long as the owner's block lasts."""
-        period = self._settings.keepalive_seconds
+    async def close_expired(self) -> None:
+        """Close what has been idle too long, again and again, until cancelled."""
         while True:
-            await trio.sleep(period)
+            await trio.sleep(max(self._settings.keepalive_seconds, 1.0))
             for pool in self._pools.values():
                 pool.expire()
 
@@ -177,10 +204,11 @@ class SocketTransport:
 class _Streamed:
     """The `StreamedResponse` of one exchange."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: ClientExchange) -> None:
         parser = exchange.parser
-        assert parser is not None
+        assert parser is not None  # its head is complete
         self._exchange = exchange
+        self._ended = False
         self.status: int = parser.status
         self.raw_headers: HeaderPairs = parser.raw_headers
 
@@ -192,26 +220,34 @@ class _Streamed:
         return self
 
     async def __anext__(self) -> bytes:
+        if self._ended:
+            raise StopAsyncIteration
         chunk = await self._exchange.next_chunk()
         if not chunk:
+            self._ended = True
+            self._exchange.close()
             raise StopAsyncIteration
         return chunk
 
 
 @asynccontextmanager
 async def open_socket_transport(settings: TransportSettings | None = None) -> AsyncIterator[SocketTransport]:
-    """A `SocketTransport` for the length of the block, which also closes connections that nobody uses any more."""
+    """A `SocketTransport` for the length of the block. It also closes connections that nobody uses any more."""
     transport = SocketTransport(settings)
     failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        # What is raised in here is raised again outside, where no nursery wraps it into a group.
-        nursery.start_soon(transport._close_expired)
-        try:
-            yield transport
-        except BaseException as exc:  # noqa: BLE001  raised again below
-            failure = exc
-        with trio.CancelScope(shield=True):
-            await transport.aclose()
-        nursery.cancel_scope.cancel()
+    try:
+        async with trio.open_nursery() as nursery:
+            # What is raised in here is raised again outside, where no nursery wraps it into a group.
+            nursery.start_soon(transport.close_expired)
+            try:
+                yield transport
+            except BaseException as exc:  # noqa: BLE001
+                failure = exc
+            nursery.cancel_scope.cancel()
+    except* trio.Cancelled:  # the closing task's, by a cancellation from outside, which is raised again below
+        pass
+    with trio.CancelScope(shield=True):
+        await transport.aclose()
     if failure is not None:
         raise failure
+    await trio.lowlevel.checkpoint_if_cancelled()

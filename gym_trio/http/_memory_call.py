@@ -1,0 +1,269 @@
+"""One request to an app in memory: its ``receive`` and ``send``, and the response that comes of them."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
+
+import httpx
+import trio
+
+from ..errors import Delivery, PeerDropped, ProtocolError, TransportError
+from ._disconnect import App, Message, Scope
+from ._message import HeaderPairs, Request, Response
+
+__all__ = ["MemoryCall", "StreamedCall"]
+
+_log = logging.getLogger(__name__)
+
+_CONNECTION_HEADERS = frozenset({b"connection", b"keep-alive", b"transfer-encoding"})  # a server's own business
+_FAILED_BODY = b"Internal Server Error\n"
+_FAILED_HEADERS: HeaderPairs = (
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"content-length", b"%d" % len(_FAILED_BODY)),
+    (b"connection", b"close"),
+)
+
+
+class _Phase(enum.Enum):
+    """How far the response has come. Each phase is followed by a later one only."""
+
+    AWAITED = 0  # the app has said nothing
+    HELD = 1  # it gave the head, which counts once the first of the body is there
+    BEGUN = 2  # the head and some of the body are there
+    COMPLETE = 3  # all of it
+    REFUSED = 4  # it broke a limit of the client, who has gone
+
+
+class MemoryCall:
+    """One call of the app, whose response is collected."""
+
+    def __init__(self, request: Request, max_body_bytes: int | None) -> None:
+        self.status = 0
+        self.raw_headers: HeaderPairs = ()
+        self._phase = _Phase.AWAITED
+        self._request = request
+        self._max_body_bytes = max_body_bytes
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._declared: int | None = None  # the response's content-length
+        self._bodiless = request.method == "HEAD"
+        self._body_taken = False
+        self._source: AsyncIterator[bytes] | None = None  # of an asynchronous request body
+        self._source_failure: BaseException | None = None
+        self._over: trio.Event | None = None  # made when the app waits for the end of the exchange
+
+    # The sender's side
+
+    async def run(self, app: App, scope: Scope) -> None:
+        """Call the app; it has ended when this returns."""
+        if self._request.on_sent is not None:
+            self._request.on_sent()
+        try:
+            await app(scope, self.receive, self.send)
+        except Exception:  # noqa: BLE001  whatever the app raises is an answer to its client
+            if self._source_failure is None:
+                _log.exception("%s %s failed", scope["method"], scope["path"])
+        finally:
+            if self._source is not None:
+                await _close(self._source)
+        if self._phase in (_Phase.AWAITED, _Phase.HELD):
+            self._answer_failure()
+
+    def _answer_failure(self) -> None:
+        self.status, self.raw_headers = 500, _FAILED_HEADERS
+        self._chunks = [] if self._bodiless else [_FAILED_BODY]
+        self._enter(_Phase.COMPLETE)
+
+    @property
+    def is_complete(self) -> bool:
+        return self._phase is _Phase.COMPLETE
+
+    def response(self) -> Response:
+        self.check_complete()
+        return Response(self.status, self.raw_headers, b"".join(self._chunks))
+
+    def check_complete(self) -> None:
+        """**Errors**: what a client would have seen of a response that did not come whole."""
+        if self._source_failure is not None:
+            raise self._source_failure
+        if self._phase is _Phase.REFUSED:
+            limit = self._max_body_bytes
+            raise ProtocolError(f"{self._request.origin}: the response's body is larger than {limit} bytes")
+        if self._phase is not _Phase.COMPLETE:
+            raise PeerDropped(f"{self._request.origin}: the app ended before its response was complete")
+
+    def _enter(self, phase: _Phase) -> None:
+        if phase.value <= self._phase.value:
+            raise RuntimeError(f"a response that is {self._phase.name} cannot become {phase.name}")
+        self._phase = phase
+        if phase.value >= _Phase.COMPLETE.value and self._over is not None:
+            self._over.set()
+
+    # The app's side
+
+    async def receive(self) -> Message:
+        if not self._body_taken:
+            body = self._request.body
+            if isinstance(body, bytes):
+                self._body_taken = True
+                return {"type": "http.request", "body": body, "more_body": False}
+            part = await self._next_part(body)
+            if self._source_failure is None:
+                return {"type": "http.request", "body": part, "more_body": not self._body_taken}
+        elif self._phase.value >= _Phase.COMPLETE.value:
+            await trio.lowlevel.checkpoint()
+        else:
+            if self._over is None:
+                self._over = trio.Event()
+            await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    async def _next_part(self, body: AsyncIterable[bytes]) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if self._source is None:
+            self._source = aiter(body)
+        try:
+            return bytes(await anext(self._source))
+        except StopAsyncIteration:
+            self._body_taken = True
+        except Exception as exc:  # noqa: BLE001  the sender's own error, raised to the sender when the app has ended
+            self._body_taken = True
+            self._source_failure = exc
+        return b""
+
+    async def send(self, message: Message) -> None:
+        """One message of the response. Up to the last it is a checkpoint."""
+        kind, phase = message["type"], self._phase
+        if kind == "http.response.body" and phase in (_Phase.HELD, _Phase.BEGUN):
+            body, more = _as_bytes(message.get("body", b"")), bool(message.get("more_body", False))
+            if phase is _Phase.HELD:
+                self._begin(None if more else len(body))
+            self._count(len(body), more)
+            if body and not self._bodiless:
+                await self._take(body)
+            if more:
+                await trio.lowlevel.checkpoint()
+            else:
+                self._enter(_Phase.COMPLETE)
+        elif kind == "http.response.start" and phase is _Phase.AWAITED:
+            self._read_head(message["status"], message.get("headers", ()))
+            self._enter(_Phase.HELD)
+        elif phase is _Phase.REFUSED:
+            raise ConnectionResetError("the client has gone")
+        else:
+            raise RuntimeError(f"{kind} is out of order in a response that is {phase.name}")
+
+    def _read_head(self, status: Any, headers: Any) -> None:
+        if not isinstance(status, int) or not 200 <= status <= 999:
+            raise ValueError(f"{status!r} is not the status of a final response")
+        pairs: list[tuple[bytes, bytes]] = []
+        for given, value in headers:
+            name = bytes(given).lower()
+            if name == b"content-length":
+                self._declared = int(value)
+            elif name not in _CONNECTION_HEADERS:
+                pairs.append((name, bytes(value).strip()))
+        text = b"".join([part for pair in pairs for part in pair])
+        if b"\n" in text or b"\r" in text or b"\0" in text:
+            raise ValueError("a response header contains a line end or NUL")
+        self.status, self.raw_headers = int(status), tuple(pairs)
+
+    def _begin(self, body_length: int | None) -> None:
+        """The head counts from here on."""
+        if self._declared is None:
+            self._declared = body_length
+        if self.status in (204, 304):
+            self._bodiless = True
+            if self.status == 204 or not self._declared:
+                self._declared = None
+        if self._declared is not None:
+            self.raw_headers += ((b"content-length", b"%d" % self._declared),)
+        self._enter(_Phase.BEGUN)
+
+    def _count(self, added: int, more: bool) -> None:
+        if self._bodiless:
+            return
+        self._size += added
+        if self._max_body_bytes is not None and self._size > self._max_body_bytes:
+            self._enter(_Phase.REFUSED)
+            raise ConnectionResetError("the client has gone")
+        if self._declared is not None and (self._size > self._declared or (self._size < self._declared and not more)):
+            raise RuntimeError("the response body is not as long as its content-length says")
+
+    async def _take(self, body: bytes) -> None:
+        self._chunks.append(body)
+
+
+class StreamedCall(MemoryCall):
+    """A call whose response is read while the app writes it: one chunk is handed over at a time."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request, None)
+        self.begun = trio.Event()
+        self._writer, self._reader = trio.open_memory_channel[bytes](0)
+        self._left = False
+
+    @property
+    def headers(self) -> httpx.Headers:
+        return httpx.Headers(list(self.raw_headers))
+
+    def check_begun(self) -> None:
+        if self._phase.value < _Phase.BEGUN.value:
+            self.check_complete()
+
+    def leave(self) -> None:
+        """The reader has left its block."""
+        self._left = True
+        self._reader.close()
+
+    async def run(self, app: App, scope: Scope) -> None:
+        try:
+            await super().run(app, scope)
+            for chunk in self._chunks:  # the answer to a failed app
+                await self._take(chunk)
+        finally:
+            self.begun.set()
+            self._writer.close()
+
+    def _begin(self, body_length: int | None) -> None:
+        super()._begin(body_length)
+        self.begun.set()
+
+    def _enter(self, phase: _Phase) -> None:
+        super()._enter(phase)
+        if phase is _Phase.COMPLETE:
+            self.begun.set()
+            if not self._chunks:
+                self._writer.close()
+
+    async def _take(self, body: bytes) -> None:
+        await self._writer.send(body)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._left:
+            raise TransportError("the response's block has been left", delivery=Delivery.POSSIBLY_DELIVERED)
+        try:
+            return await self._reader.receive()
+        except trio.EndOfChannel:
+            self.check_complete()
+            raise StopAsyncIteration from None
+
+
+def _as_bytes(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    raise TypeError(f"a body must be bytes, not {type(body).__name__}")
+
+
+async def _close(source: AsyncIterator[bytes]) -> None:
+    close: Any = getattr(source, "aclose", None)
+    if close is not None:
+        await close()
