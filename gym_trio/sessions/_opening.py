@@ -27,18 +27,22 @@ async def carry_out(session: Session[State], opening: Opening, open: Open[State]
 
     **Cancellation**: ``opening.scope`` alone reaches it; a state that it brings all the same is kept for the close.
 
-    **Errors**: none of its own; what ``open`` raised is in ``opening.error``.
+    **Errors**: none of its own; what ``open`` raised by itself is in ``opening.error``.
     """
     try:
         with opening.scope:
             if session.phase is SessionPhase.SEEDING:  # else it was told to stop before its first step
                 session.state = await open()
     except Exception as error:
-        logger.warning("opening session %s failed", session.session_id, exc_info=error)
         setup_error = find_setup_error(error)
         if setup_error is not None:
             session.state = setup_error.state
-        opening.error = setup_error or error
+        stopped = opening.scope.cancel_called
+        if not stopped:
+            opening.error = setup_error or error
+        # Handing over what is half made is how a stopped open is meant to end.
+        level = logging.DEBUG if stopped and setup_error is error else logging.WARNING
+        logger.log(level, "opening session %s failed", session.session_id, exc_info=error)
     finally:
         good = opening.error is None and session.state is not NOTHING
         session.happened(Happening.OPENED if good else Happening.OPEN_FAILED)

@@ -79,10 +79,12 @@ class SessionRegistry(Generic[State]):
         ``open`` runs once, in the registry. When it raises, or is cancelled, the id is spent and what it handed over
         with `SessionSetupError` is closed at once through ``close``.
 
-        **Cancellation**: an open whose last waiter leaves is cancelled, and what it made is closed.
+        **Cancellation**: an open whose last waiter leaves is cancelled, and what it made is closed. A caller that is
+        cancelled already starts nothing.
 
         **Errors**: what ``open`` raised; `SessionConflict` with its ``reason``; `SessionsDraining`.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
         session = self._sessions.get(session_id)
         if session is None:
             session = self._start_seed(session_id, fingerprint, episode, open, close)
