@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,14 +11,17 @@ from ...errors import FormError
 from ._chat_turns import TOKEN_KEYS, assistant_items, reasoning_text_of, split_thinking
 from ._parts import JSON, make_id, pick
 
-__all__ = ["chat_to_responses", "echo_request", "responses_to_chat", "swap_prefix", "usage_from_chat", "usage_to_chat"]
+__all__ = ["chat_to_responses", "echo_request", "id_in_form", "responses_to_chat", "usage_from_chat", "usage_to_chat"]
 
 _ECHOED = ("instructions", "metadata", "temperature", "top_p", "max_output_tokens", "reasoning", "text", "user")
 
 
-def swap_prefix(identifier: str | None, old: str, new: str) -> str:
-    """``resp_x`` ↔ ``chatcmpl-x``: one call keeps one id in all forms."""
-    return new + (identifier or make_id("")[1:]).removeprefix(old)
+def id_in_form(prefix: str, identifier: str | None) -> str:
+    """``resp_x``, ``chatcmpl-x`` and ``msg_x``: one call keeps one id in all forms."""
+    bare = identifier or uuid.uuid4().hex
+    for known in ("resp_", "chatcmpl-", "msg_"):
+        bare = bare.removeprefix(known)
+    return prefix + bare
 
 
 def echo_request(request: Mapping[str, Any]) -> JSON:
@@ -81,7 +85,7 @@ def chat_to_responses(
         assistant_items(message), message, choice.get("logprobs"), "incomplete" if cut else "completed"
     )
     made: JSON = {
-        "id": swap_prefix(chat.get("id"), "chatcmpl-", "resp_"),
+        "id": id_in_form("resp_", chat.get("id")),
         "object": "response",
         "created_at": float(chat.get("created") or time.time()),
         "status": "incomplete" if cut else "completed",
@@ -144,7 +148,7 @@ def responses_to_chat(response: Mapping[str, Any]) -> JSON:
     for item in response.get("output") or ():
         _add_item(message, item, logprobs)
     made: JSON = {
-        "id": swap_prefix(response.get("id"), "resp_", "chatcmpl-"),
+        "id": id_in_form("chatcmpl-", response.get("id")),
         "object": "chat.completion",
         "created": int(response.get("created_at") or time.time()),
         "model": response.get("model") or "",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ._chat_answers import _INCOMPLETE, call_to_chat, finish_reason_of, responses_to_chat, swap_prefix, usage_from_chat
+from ._chat_answers import _INCOMPLETE, call_to_chat, finish_reason_of, id_in_form, responses_to_chat, usage_from_chat
 from ._chat_turns import TOKEN_KEYS
 from ._events import FINAL_EVENTS, ResponseBuilder
 from ._parts import JSON, pick
@@ -34,7 +34,7 @@ class ChatChunkReader:
 
     def feed(self, chunk: Mapping[str, Any]) -> list[JSON]:
         """The events that ``chunk`` makes. The final ones come from `finish`: usage may follow the last text."""
-        begun = {"id": swap_prefix(chunk.get("id"), "chatcmpl-", "resp_"), **pick(chunk, "model", "service_tier")}
+        begun = {"id": id_in_form("resp_", chunk.get("id")), **pick(chunk, "model", "service_tier")}
         events = self.builder.begin(**begun, created_at=float(chunk.get("created") or time.time()))
         self._usage = usage_from_chat(chunk.get("usage")) or self._usage
         self.extras.update(pick(chunk, "prompt_token_ids"))
@@ -127,7 +127,7 @@ class ChatWriter:
 
     def _begin(self, response: Mapping[str, Any]) -> StreamPiece:
         self._base = {
-            "id": swap_prefix(response.get("id"), "resp_", "chatcmpl-"),
+            "id": id_in_form("chatcmpl-", response.get("id")),
             "object": "chat.completion.chunk",
             "created": int(response.get("created_at") or time.time()),
             "model": response.get("model") or "",

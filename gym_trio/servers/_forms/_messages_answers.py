@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ._chat_answers import echo_request, swap_prefix
+from ._chat_answers import echo_request, id_in_form
 from ._chat_turns import TOKEN_KEYS
 from ._messages_blocks import block_of_item, item_of_block
 from ._parts import JSON, make_id, pick
@@ -60,7 +60,7 @@ def responses_to_messages(response: Mapping[str, Any]) -> JSON:
         content += block_of_item(item)
         tokens.update(pick(item, *TOKEN_KEYS))
     return {
-        "id": swap_prefix(response.get("id"), "resp_", "msg_"),
+        "id": id_in_form("msg_", response.get("id")),
         "type": "message",
         "role": "assistant",
         "model": response.get("model") or "",
@@ -94,7 +94,7 @@ def messages_to_responses(message: Mapping[str, Any], request: Mapping[str, Any]
     if output:
         output[-1].update(pick(message, *TOKEN_KEYS))
     return {
-        "id": swap_prefix(message.get("id"), "msg_", "resp_"),
+        "id": id_in_form("resp_", message.get("id")),
         "object": "response",
         "created_at": time.time(),
         "status": status,

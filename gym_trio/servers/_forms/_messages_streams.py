@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ._chat_answers import swap_prefix
+from ._chat_answers import id_in_form
 from ._events import FINAL_EVENTS
 from ._messages_answers import responses_to_messages, usage_to_messages
 from ._parts import JSON
@@ -106,7 +106,7 @@ class MessagesWriter:
 
     def _begin(self, response: Mapping[str, Any]) -> bytes:
         message: JSON = {
-            "id": swap_prefix(response.get("id"), "resp_", "msg_"),
+            "id": id_in_form("msg_", response.get("id")),
             "type": "message",
             "role": "assistant",
             "model": response.get("model") or "",
