@@ -16,32 +16,61 @@
 ``_timing``         where the time went
 ``_report``         `Progress`, `StopRequest`, `RunReport`
 ``_collect``        `collect`: the loop
+``_shards``         files of rollouts by name or glob
+``_merge``          the rows of many shards in one set of files
+``_aggregate``      `aggregate_files`, and `aggregate_run` for the end of a run
+``_profile``        `profile_files`, `compare_files`
+``_health``         `health_check_dir`
+``_reverify``       `reverify_rollouts`: new rewards for recorded rollouts
+``_prompt``         prompt templates; ``_skills``: skills that every row is given
 ==================  =========================================================================================
 """
 
 from __future__ import annotations
 
+from ._aggregate import Aggregated, aggregate_files, aggregate_run
 from ._collect import collect
+from ._health import HealthChecked, health_check_dir
+from ._hooks import hooks_of
+from ._jsonl import read_jsonl
 from ._ledger import Coverage
 from ._options import RunOptions, options_from, parse_shard, stream_arguments
 from ._paths import RunFiles
 from ._prepare import PreparedRun, prepare_run
+from ._profile import Compared, Profiled, compare_files, profile_files
 from ._report import Ending, InFlight, Progress, RunReport, StopRequest, UnfinishedRollout
+from ._reverify import Reverified, RewardChange, reverify_rollouts
+from ._source import read_rows
 
 __all__ = [
+    "Aggregated",
+    "Compared",
     "Coverage",
     "Ending",
+    "HealthChecked",
     "InFlight",
     "PreparedRun",
+    "Profiled",
     "Progress",
+    "Reverified",
+    "RewardChange",
     "RunFiles",
     "RunOptions",
     "RunReport",
     "StopRequest",
     "UnfinishedRollout",
+    "aggregate_files",
+    "aggregate_run",
     "collect",
+    "compare_files",
+    "health_check_dir",
+    "hooks_of",
     "options_from",
     "parse_shard",
     "prepare_run",
+    "profile_files",
+    "read_jsonl",
+    "read_rows",
+    "reverify_rollouts",
     "stream_arguments",
 ]

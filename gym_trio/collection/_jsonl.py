@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import IO, Any
 
 import attrs
 import orjson
@@ -28,7 +28,7 @@ def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield number, parse_line(line, path, number)
 
 
-def open_to_read(path: pathlib.Path) -> Any:
+def open_to_read(path: pathlib.Path) -> IO[bytes]:
     """The file, opened to read bytes. **Errors**: `UsageError` that says why it cannot be."""
     try:
         return path.open("rb")
@@ -59,18 +59,39 @@ def write_whole(path: pathlib.Path, content: bytes, *, fsync: bool = False) -> N
 
     **Errors**: `RunError` that names the file.
     """
+    with replacing(path, fsync=fsync) as file:
+        file.write(content)
+
+
+def write_rows(path: pathlib.Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Put ``rows`` in the place of whatever ``path`` held, all at once, without holding them all.
+
+    **Errors**: `RunError` that names the file.
+    """
+    with replacing(path) as file:
+        for row in rows:
+            file.write(dump_line(row))
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path, *, fsync: bool = False) -> Iterator[IO[bytes]]:
+    """A file to write to, which takes the place of ``path`` when the block ends well, and is gone when it does not.
+
+    **Errors**: `RunError` that names ``path``, for what goes wrong with the file itself.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             if fsync:
                 os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
+        raise RunError(f"{path}: cannot be written ({error.strerror})") from None
+    finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise RunError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def dump_json(value: Any) -> bytes:
@@ -111,7 +132,7 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _last_line_start(file: Any, size: int) -> int:
+def _last_line_start(file: IO[bytes], size: int) -> int:
     """Where the last line begins; its own line end is not the end of the one before."""
     end = size - 1
     while end > 0:
@@ -119,7 +140,7 @@ def _last_line_start(file: Any, size: int) -> int:
         file.seek(begin)
         found = file.read(end - begin).rfind(b"\n")
         if found >= 0:
-            return int(begin + found + 1)
+            return begin + found + 1
         end = begin
     return 0
 

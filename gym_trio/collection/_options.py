@@ -64,6 +64,7 @@ class RunOptions:
     count_missing_rollouts_as_zero: bool = False
 
     fsync: bool = False
+    recorded: bool = False  # the rows are rollouts that were recorded: each must have its response
 
 
 def parse_shard(text: str) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
 from array import array
 from collections.abc import Callable, Iterator
@@ -11,9 +10,9 @@ from typing import Any
 
 import attrs
 
-from ..errors import RunError, UsageError
+from ..errors import UsageError
 from ._identity import RowsDigest, check_identity, identity_of, read_identity, write_identity
-from ._jsonl import dump_line, open_to_read, parse_line, read_jsonl, repair_tail
+from ._jsonl import dump_line, open_to_read, parse_line, read_jsonl, repair_tail, replacing
 from ._keys import ATTEMPT, ROLLOUT, TASK, NumberSet, key_of, pack
 from ._ledger import Ledger, read_ledger
 from ._lock import run_lock
@@ -94,7 +93,7 @@ def prepare_run(options: RunOptions) -> Iterator[PreparedRun]:
     files = RunFiles.of(options.output)
     prompt = load_prompt(options.prompt_config) if options.prompt_config is not None else None
     skills = skills_ref(options.skills) if options.skills is not None else None
-    source = RowSource(options.rows, limit=options.limit, prompt=prompt)
+    source = RowSource(options.rows, limit=options.limit, prompt=prompt, recorded=options.recorded)
     materializer = Materializer(source, options, skills=skills)
     prepare_folder(files)
     with run_lock(files.lock, about=files.output):
@@ -169,30 +168,20 @@ def _write_rows(
 ) -> _Written:
     """Write the materialised rows, and beside them what they are; both appear whole or not at all."""
     digest, keys, agents = RowsDigest(), array("Q"), set[str]()
-    temporary = files.materialized.with_name(f".{files.materialized.name}.{os.getpid()}.new")
-    try:
-        with temporary.open("wb") as file:
-            for row in materializer:
-                line = dump_line(row)
-                file.write(line)
-                digest.add(line)
-                keys.append(pack(row[TASK], row[ROLLOUT]))
-                _note_agent(row, agents)
-            file.flush()
-            if options.fsync:
-                os.fsync(file.fileno())
+    with replacing(files.materialized, fsync=options.fsync) as file:
+        for row in materializer:
+            line = dump_line(row)
+            file.write(line)
+            digest.add(line)
+            keys.append(pack(row[TASK], row[ROLLOUT]))
+            _note_agent(row, agents)
         if not digest.rows:
             raise UsageError(f"no row is left to run ({_why_empty(options)})")
         identity = identity_of(options, digest.text(), digest.rows, sorted(agents))
         if stored is not None:
             check_identity(files, stored, identity)
-        temporary.replace(files.materialized)
-        if stored is None:
-            write_identity(files, identity, fsync=options.fsync)
-    except OSError as error:
-        raise RunError(f"{files.materialized}: cannot be written ({error.strerror})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    if stored is None:
+        write_identity(files, identity, fsync=options.fsync)
     return _Written(NumberSet(keys).distinct(), agents)
 
 

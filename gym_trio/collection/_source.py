@@ -32,6 +32,15 @@ class InputRow:
     attempt: int
 
 
+def read_rows(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a JSONL file, one at a time, as they stand there.
+
+    **Errors**: `UsageError` for a missing file; `RowError` that names the line which holds no JSON object.
+    """
+    for _, row in read_jsonl(pathlib.Path(path)):
+        yield row
+
+
 class RowSource:
     """Goes through the rows from the start as often as it is asked to.
 
@@ -40,11 +49,17 @@ class RowSource:
     """
 
     def __init__(
-        self, rows: str | os.PathLike[str] | Iterable[Mapping[str, Any]], *, limit: int | None, prompt: Prompt | None
+        self,
+        rows: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
+        *,
+        limit: int | None = None,
+        prompt: Prompt | None = None,
+        recorded: bool = False,
     ) -> None:
         self.name = str(rows) if isinstance(rows, str | os.PathLike) else None
         self._limit = limit
         self._prompt = prompt
+        self._recorded = recorded
         if isinstance(rows, str | os.PathLike):
             self._rows: pathlib.Path | Iterable[Mapping[str, Any]] = pathlib.Path(rows)
         else:
@@ -82,6 +97,8 @@ class RowSource:
         if not isinstance(params, Mapping):
             missing = "lacks" if params is None else "has no mapping for"
             raise RowError(f"{missing} {PARAMS!r}")
+        if self._recorded and not isinstance(row.get("response"), Mapping):
+            raise RowError("has no 'response' to verify")
         return InputRow(
             line=line,
             row=row,

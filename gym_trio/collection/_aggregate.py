@@ -1,0 +1,191 @@
+"""``aggregate_metrics.json`` from a run's files, or from those of many shards."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import attrs
+import orjson
+import trio
+
+from ..errors import UsageError
+from ..metrics import Aggregate, Aggregator, Hooks, Source
+from ..metrics import Coverage as MeasuredCoverage
+from ._jsonl import replacing
+from ._merge import merge_rows
+from ._paths import RunFiles
+from ._prepare import PreparedRun
+from ._shards import rollout_files, sidecars, whole_rows
+
+FindHooks = Callable[[Source], Hooks | None]
+
+
+@attrs.frozen(kw_only=True)
+class Aggregated:
+    """What an aggregation made. ``entries`` are those of the file without their ``group_level_metrics``."""
+
+    entries: list[dict[str, Any]]
+    coverage: MeasuredCoverage
+    inputs: tuple[pathlib.Path, ...]
+    path: pathlib.Path | None  # the aggregate metrics, where they were written
+    merged: pathlib.Path | None  # the rollouts of all inputs in one file, where that was asked for
+    notes: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """How much of the run the metrics cover."""
+        return self.coverage.line
+
+
+async def aggregate_run(run: PreparedRun, *, hooks: FindHooks | None = None) -> list[dict[str, Any]]:
+    """The aggregate metrics of a run that has ended, written beside its output. For `collect`'s ``aggregate``.
+
+    **Cancellation**: when the file that is being read has been read; nothing is written then.
+    """
+    options = run.options
+
+    def work() -> list[dict[str, Any]]:
+        made = aggregate_rows(
+            [run.files.output],
+            hooks=hooks,
+            count_failure_classes_as_zero=options.count_failure_classes_as_zero,
+            count_missing_rollouts_as_zero=options.count_missing_rollouts_as_zero,
+            notes=[],
+        )
+        return write_aggregate(run.files.aggregate, made)
+
+    return await trio.to_thread.run_sync(work)
+
+
+def aggregate_files(
+    patterns: str | Iterable[str],
+    *,
+    output: str | os.PathLike[str] | None = None,
+    merge: bool = True,
+    hooks: FindHooks | None = None,
+    default_agent: str = "agent",
+    count_failure_classes_as_zero: Iterable[str] = (),
+    count_missing_rollouts_as_zero: bool = False,
+) -> Aggregated:
+    """Aggregate the rollouts of shards, or of one run.
+
+    The failures and materialised rows that stand beside them count too. ``output`` is the file of rollouts whose
+    aggregate is written, ``out/r.jsonl`` → ``out/r_aggregate_metrics.json``; without it nothing is. With ``merge`` and
+    more than one input, the rows of all are written to ``output`` and its sidecars as well: of two rows for one
+    rollout, that of the later attempt.
+
+    **Errors**: `UsageError` when no file has such a name; `RowError` for a line that is no row.
+    """
+    files = RunFiles.of(output) if output is not None else None
+    inputs = rollout_files(patterns, without=files.output if files is not None else None)
+    notes: list[str] = []
+    aggregate = aggregate_rows(
+        inputs,
+        hooks=hooks,
+        default_agent=default_agent,
+        count_failure_classes_as_zero=count_failure_classes_as_zero,
+        count_missing_rollouts_as_zero=count_missing_rollouts_as_zero,
+        notes=notes,
+    )
+    if not aggregate.sources:
+        raise UsageError(f"{', '.join(map(str, inputs))}: no rollouts to aggregate")
+    merged = None
+    if files is not None and merge and len(inputs) > 1:
+        merged = files.output
+        merge_rows(inputs, files)
+    entries = write_aggregate(files.aggregate, aggregate) if files is not None else bare_entries(aggregate)
+    return Aggregated(
+        entries=entries,
+        coverage=aggregate.coverage,
+        inputs=tuple(inputs),
+        path=files.aggregate if files is not None else None,
+        merged=merged,
+        notes=tuple(notes),
+    )
+
+
+def aggregate_rows(
+    inputs: Sequence[pathlib.Path],
+    *,
+    notes: list[str],
+    hooks: FindHooks | None = None,
+    default_agent: str = "agent",
+    count_failure_classes_as_zero: Iterable[str] = (),
+    count_missing_rollouts_as_zero: bool = False,
+) -> Aggregate:
+    """The aggregate of files of rollouts and what stands beside them; what was left out goes to ``notes``."""
+    aggregator = Aggregator(
+        hooks=hooks,
+        default_agent=default_agent,
+        count_failure_classes_as_zero=count_failure_classes_as_zero,
+        count_missing_rollouts_as_zero=count_missing_rollouts_as_zero,
+    )
+    for paths, take in (
+        (sidecars(inputs, "materialized"), aggregator.expect),
+        (inputs, aggregator.add),
+        (sidecars(inputs, "failures"), aggregator.add_failure),
+    ):
+        for path in paths:
+            for _, row in whole_rows(path, notes):
+                take(row)
+    return aggregator.finish()
+
+
+def bare_entries(aggregate: Aggregate) -> list[dict[str, Any]]:
+    """The entries without their groups, of which there is one for each task."""
+    return [_bare(entry) for entry in _entries(aggregate)]
+
+
+def _entries(aggregate: Aggregate) -> Iterator[dict[str, Any]]:
+    for source in aggregate.sources:
+        server = source.source.environment_server
+        yield {
+            "agent_ref": {"name": source.source.agent},
+            **({"_ng_environment_server": server} if server is not None else {}),
+            "agent_metrics": source.agent_metrics,
+            "key_metrics": source.key_metrics,
+            "group_level_metrics": source.groups(),
+            "repeat_level_metrics": source.repeat_level_metrics,
+            **({"perf_summary": source.perf_summary} if source.perf_summary is not None else {}),
+            "intervals": source.intervals,
+            "pass_metrics": source.pass_metrics,
+            "warnings": source.warnings,
+        }
+
+
+def _bare(entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != "group_level_metrics"}
+
+
+def write_aggregate(path: pathlib.Path, aggregate: Aggregate) -> list[dict[str, Any]]:
+    """Write the file, the groups one at a time, so that a million tasks are never in memory; returns bare entries."""
+    entries = []
+    with replacing(path) as file:
+        for number, entry in enumerate(_entries(aggregate)):
+            file.write(b"[\n" if number == 0 else b",\n")
+            for chunk in _chunks(entry):
+                file.write(chunk)
+            entries.append(_bare(entry))
+        file.write(b"\n]\n" if entries else b"[]\n")
+    return entries
+
+
+def _chunks(entry: dict[str, Any]) -> Iterator[bytes]:
+    yield b"{"
+    for number, (name, value) in enumerate(entry.items()):
+        yield (b",\n" if number else b"") + orjson.dumps(name) + b": "
+        if name != "group_level_metrics":
+            yield _dumped(value)
+            continue
+        yield b"["
+        for position, group in enumerate(value):
+            yield (b",\n" if position else b"\n") + _dumped(group)
+        yield b"]"
+    yield b"}"
+
+
+def _dumped(value: Any) -> bytes:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)

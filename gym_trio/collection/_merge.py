@@ -1,0 +1,80 @@
+"""The rows of many shards in one set of files, each rollout once."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from ._jsonl import dump_line, replacing
+from ._keys import ATTEMPT, ROLLOUT, TASK, NumberSet
+from ._paths import RunFiles
+from ._shards import sidecars, whole_rows
+
+_Key = Callable[[dict[str, Any]], int | None]
+
+
+def merge_rows(inputs: Sequence[pathlib.Path], files: RunFiles) -> None:
+    """Write the rows of ``inputs`` and of what stands beside them to ``files``.
+
+    Of two results for one rollout that of the later attempt is taken, of the same attempt the first. Failures are
+    kept one for each attempt.
+
+    **Errors**: `RunError` when a file cannot be written.
+    """
+    _merge(inputs, files.output, _rollout)
+    _merge(sidecars(inputs, "failures"), files.failures, _rollout_attempt)
+    _merge(sidecars(inputs, "materialized"), files.materialized, _rollout_attempt)
+
+
+def _merge(inputs: Sequence[pathlib.Path], output: pathlib.Path, key: _Key) -> None:
+    if not inputs:
+        return
+    best = _best(inputs, key)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(output) as file:
+        for place, row in _placed(inputs):
+            number = key(row)
+            if number is None or number not in best or best[number][1] == place:
+                file.write(dump_line(row))
+
+
+def _best(inputs: Sequence[pathlib.Path], key: _Key) -> dict[int, tuple[int, int]]:
+    """For each rollout with more than one row: the attempt and the place of the one to take."""
+    numbers = (key(row) for _, row in _placed(inputs))
+    repeated = NumberSet(array("Q", (number for number in numbers if number is not None))).repeated()
+    best: dict[int, tuple[int, int]] = {}
+    for place, row in _placed(inputs) if repeated else ():
+        number = key(row)
+        if number in repeated:
+            attempt = row.get(ATTEMPT) or 0
+            if number not in best or attempt > best[number][0]:
+                best[number] = (attempt, place)
+    return best
+
+
+def _placed(inputs: Sequence[pathlib.Path]) -> Iterator[tuple[int, dict[str, Any]]]:
+    rows = (row for path in inputs for _, row in whole_rows(path, []))
+    yield from enumerate(rows)
+
+
+def _rollout(row: dict[str, Any]) -> int | None:
+    task, rollout = row.get(TASK), row.get(ROLLOUT)
+    if task is None or rollout is None:
+        return None
+    reference = row.get("agent_ref")
+    agent = reference.get("name") if isinstance(reference, dict) else None
+    return _number([task, rollout, agent, row.get("_ng_environment_server")])
+
+
+def _rollout_attempt(row: dict[str, Any]) -> int | None:
+    rollout = _rollout(row)
+    return None if rollout is None else _number([rollout, row.get(ATTEMPT) or 0])
+
+
+def _number(identity: list[Any]) -> int:
+    return int.from_bytes(hashlib.blake2b(orjson.dumps(identity, default=str), digest_size=8).digest(), "big")
