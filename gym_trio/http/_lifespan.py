@@ -81,6 +81,10 @@ class _Lifespan:
                 self._enter(_Phase.STOPPED)
             case "lifespan.startup.failed" | "lifespan.shutdown.failed":
                 self._enter(_Phase.FAILED, message.get("message", "") or "no reason given")
+            case other:
+                # An app that does not look at its scope, and would wait here for a client that never comes.
+                self._enter(_Phase.UNSUPPORTED)
+                raise RuntimeError(f"{other!r} does not belong to a lifespan")
 
     async def start(self, bound_seconds: float) -> None:
         with trio.move_on_after(bound_seconds):
