@@ -142,7 +142,9 @@ class ResponseParser:
             self._headers.clear()
             self.reason = b""
         elif not self.excess:
-            self.is_clean = True
+            keep_alive = self._parser.should_keep_alive()
+            # After a response that says `Connection: close` llhttp takes no other, not even of another connection.
+            self.is_clean = keep_alive
             if not self.complete:
                 self.complete = True
-                self.keep_alive = self._parser.should_keep_alive()
+                self.keep_alive = keep_alive
