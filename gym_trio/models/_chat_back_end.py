@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import attrs
 
-from ..errors import FailureKind, ModelCallError
+from ..errors import FailureKind, FormError, ModelCallError
 from ..servers import ModelRequest, forms
 from ._attempt import Answer
 from ._provider import Provider
-from ._streams import checked_events, incomplete_stream
+from ._streams import CheckedEvents, incomplete_stream, reading
 from ._token_ids import REQUEST_KEYS, generation_of, prompt_of
 
 __all__ = ["ChatBackEnd", "ChatOptions"]
@@ -64,17 +64,21 @@ class ChatBackEnd:
                 choice["logprobs"] = None
             found = await self._tokens(request, chat, entries, choice["message"], choice, completion)
             choice["message"].update(found)
+        return self._in_form(request, completion, hub)
+
+    def _in_form(self, request: ModelRequest, completion: JSON, hub: JSON | None) -> JSON:
         if hub is None:
             return completion
-        response = forms.chat_to_responses(completion, hub, split_think_tags=self._options.split_think_tags)
-        return response if request.form == "responses" else forms.responses_to_messages(response)
+        with reading(self._server):
+            response = forms.chat_to_responses(completion, hub, split_think_tags=self._options.split_think_tags)
+            return response if request.form == "responses" else forms.responses_to_messages(response)
 
     @contextlib.asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
         """The answer to ``request`` as a stream in its own form."""
         if self._options.token_ids and not self._options.streams_all_tokens:
             whole = await self.answer(request)
-            yield _played(forms.pieces_of_whole(request.form, whole, request))
+            yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
             return
         hub, chat = self._convert(request)
         chat["stream"] = True
@@ -82,24 +86,28 @@ class ChatBackEnd:
         chat["stream_options"] = {**(chat.get("stream_options") or {}), "include_usage": True}
         async with self._provider.stream(request, PATH, chat) as answer:
             if answer.chunks is None:
-                yield _played(self._pieces_of_body(request, answer.body or {}, hub))
+                self._choice_of(answer.body or {})
+                whole = self._in_form(request, answer.body or {}, hub)
+                yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
                 return
             reader = forms.ChatChunkReader(
-                hub if hub is not None else forms.chat_request_to_responses({**request, "n": None}),
+                hub or {},
                 split_think_tags=self._options.split_think_tags and hub is not None,
                 keep_logprobs=_wants_logprobs(request),
             )
             if hub is None and not self._options.token_ids:
-                yield self._passed_through(answer, reader, with_usage=with_usage)
+                made = self._passed_through(answer, reader, with_usage=with_usage)
             else:
-                yield self._converted(request, chat, answer, reader)
+                made = self._converted(request, chat, answer, reader)
+            async with contextlib.aclosing(made) as pieces:
+                yield pieces
 
     def _convert(self, request: ModelRequest) -> tuple[JSON | None, JSON]:
         """The request as Responses (``None`` when the client speaks chat already) and as what is sent."""
         options = self._options
         hub: JSON | None = None
         if request.form == "chat_completions":
-            chat = dict(request)
+            chat = _checked(request)
         else:
             hub = dict(request) if request.form == "responses" else forms.messages_request_to_responses(request)
             chat = forms.responses_request_to_chat(hub, options.dialect)
@@ -115,9 +123,9 @@ class ChatBackEnd:
 
     def _choice_of(self, completion: JSON) -> JSON:
         choices = completion.get("choices")
-        if isinstance(choices, list) and choices and isinstance(choices[0].get("message"), dict):
-            found: JSON = choices[0]
-            return found
+        first = choices[0] if isinstance(choices, list) and choices else None
+        if isinstance(first, dict) and isinstance(first.get("message"), dict):
+            return first
         raise ModelCallError(
             f"model server {self._server}: the answer is no chat completion: it has no choices[0].message",
             status=502,
@@ -138,21 +146,13 @@ class ChatBackEnd:
         answer = await self._provider.call(request, "../tokenize", body)
         return answer.get("tokens")
 
-    def _pieces_of_body(self, request: ModelRequest, completion: JSON, hub: JSON | None) -> Any:
-        self._choice_of(completion)
-        whole = completion
-        if hub is not None:
-            whole = forms.chat_to_responses(completion, hub, split_think_tags=self._options.split_think_tags)
-            if request.form == "messages":
-                whole = forms.responses_to_messages(whole)
-        return forms.pieces_of_whole(request.form, whole, request)
-
     async def _passed_through(
         self, answer: Answer, reader: forms.ChatChunkReader, *, with_usage: bool
-    ) -> AsyncIterator[forms.StreamPiece]:
-        async for event in checked_events(self._server, answer):
+    ) -> AsyncGenerator[forms.StreamPiece, None]:
+        async for event in CheckedEvents(self._server, answer):
             if event.data is not None:
-                reader.feed(event.data)
+                with reading(self._server):
+                    reader.feed(event.data)
                 if not with_usage and event.data.get("usage") and not event.data.get("choices"):
                     continue  # the client did not ask for it
             yield forms.StreamPiece(event.raw)
@@ -163,11 +163,13 @@ class ChatBackEnd:
 
     async def _converted(
         self, request: ModelRequest, chat: JSON, answer: Answer, reader: forms.ChatChunkReader
-    ) -> AsyncIterator[forms.StreamPiece]:
+    ) -> AsyncGenerator[forms.StreamPiece, None]:
         writer = forms.open_writer(request.form, request)
-        async for event in checked_events(self._server, answer):
-            for made in reader.feed(event.data) if event.data is not None else ():
-                yield writer.feed(made)
+        async for event in CheckedEvents(self._server, answer):
+            with reading(self._server):
+                pieces = [writer.feed(made) for made in (reader.feed(event.data) if event.data is not None else ())]
+            for piece in pieces:
+                yield piece
         if not reader.ended:
             raise incomplete_stream(self._server)
         tokens: JSON | None = None
@@ -177,9 +179,12 @@ class ChatBackEnd:
             yield writer.feed(made)
 
 
-async def _played(pieces: Any) -> AsyncIterator[forms.StreamPiece]:
-    for piece in pieces:
-        yield piece
+def _checked(request: ModelRequest) -> JSON:
+    """A chat request whose messages are what they must be; the rest is the back end's to judge."""
+    messages = request.get("messages")
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        raise FormError("this is no Chat Completions request: 'messages' must be a list of objects")
+    return dict(request)
 
 
 def _without_tokens(message: JSON) -> JSON:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 import attrs
@@ -13,7 +13,7 @@ from ..errors import FailureKind, ModelCallError
 from ..servers import ModelRequest, forms
 from ._attempt import Answer
 from ._provider import Provider
-from ._streams import checked_events, incomplete_stream
+from ._streams import CheckedEvents, incomplete_stream, reading
 
 __all__ = ["ResponsesBackEnd", "ResponsesOptions"]
 
@@ -51,20 +51,23 @@ class ResponsesBackEnd:
         async with self._provider.stream(request, PATH, {**self._convert(request), "stream": True}) as answer:
             if answer.chunks is None:
                 whole = self._in_form(request, answer.body or {})
-                yield _played(forms.pieces_of_whole(request.form, whole, request))
-            else:
-                yield self._pieces(request, answer)
+                yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
+                return
+            async with contextlib.aclosing(self._pieces(request, answer)) as pieces:
+                yield pieces
 
-    async def _pieces(self, request: ModelRequest, answer: Answer) -> AsyncIterator[forms.StreamPiece]:
+    async def _pieces(self, request: ModelRequest, answer: Answer) -> AsyncGenerator[forms.StreamPiece, None]:
         writer = forms.open_writer(request.form, request)
         ended = False
-        async for event in checked_events(self._server, answer):
+        async for event in CheckedEvents(self._server, answer):
             final = event.data is not None and event.data.get("type") in forms.FINAL_EVENTS
             ended = ended or final
             if request.form == "responses":
-                yield forms.StreamPiece(event.raw, event.data["response"] if final and event.data else None)
+                yield forms.StreamPiece(event.raw, event.data.get("response") if final and event.data else None)
             elif event.data is not None:
-                yield writer.feed(event.data)
+                with reading(self._server):
+                    piece = writer.feed(event.data)
+                yield piece
         if not ended:
             raise incomplete_stream(self._server)
 
@@ -78,7 +81,8 @@ class ResponsesBackEnd:
         if request.form == "responses":
             return response
         convert = forms.responses_to_chat if request.form == "chat_completions" else forms.responses_to_messages
-        return convert(response)
+        with reading(self._server):
+            return convert(response)
 
     def _convert(self, request: ModelRequest) -> JSON:
         if request.form == "responses":
@@ -106,11 +110,6 @@ _HUB = {
     "chat_completions": forms.chat_request_to_responses,
     "messages": forms.messages_request_to_responses,
 }
-
-
-async def _played(pieces: Any) -> AsyncIterator[forms.StreamPiece]:
-    for piece in pieces:
-        yield piece
 
 
 def _without_tokens(item: Any) -> Any:

@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections import deque
+from collections.abc import Iterator
 
 from ..errors import FailureKind, FormError, ModelCallError
 from ..servers import forms
 from ._attempt import Answer
 
-__all__ = ["checked_events", "incomplete_stream"]
+__all__ = ["CheckedEvents", "incomplete_stream", "reading"]
 
 
-async def checked_events(server: str, answer: Answer) -> AsyncIterator[forms.SentEvent]:
+class CheckedEvents:
     """The events of ``answer`` as they come.
 
     **Errors**: `ModelCallError` for an event that is not JSON, or that says the provider failed in mid-stream.
     """
-    assert answer.chunks is not None
-    reader = forms.EventReader()
+
+    def __init__(self, server: str, answer: Answer) -> None:
+        assert answer.chunks is not None
+        self._server = server
+        self._chunks = answer.chunks
+        self._reader = forms.EventReader()
+        self._ready: deque[forms.SentEvent] = deque()
+        self._at_end = False
+
+    def __aiter__(self) -> CheckedEvents:
+        return self
+
+    async def __anext__(self) -> forms.SentEvent:
+        while not self._ready:
+            if self._at_end:
+                raise StopAsyncIteration
+            try:
+                self._take(self._reader.feed(await self._chunks.__anext__()))
+            except StopAsyncIteration:
+                self._at_end = True
+                self._take(self._reader.finish())
+        event = self._ready.popleft()
+        self._chunks.check(event.data)
+        return event
+
+    def _take(self, events: Iterator[forms.SentEvent]) -> None:
+        with reading(self._server):
+            self._ready.extend(events)
+
+
+@contextlib.contextmanager
+def reading(server: str) -> Iterator[None]:
+    """For code that takes an answer apart.
+
+    **Errors**: `ModelCallError` where the answer does not have the form that it must have.
+    """
     try:
-        async for chunk in answer.chunks:
-            for event in reader.feed(chunk):
-                answer.chunks.check(event.data)
-                yield event
-        for event in reader.finish():
-            answer.chunks.check(event.data)
-            yield event
-    except FormError as error:
+        yield
+    except (FormError, KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        reason = str(error) if isinstance(error, FormError) else f"{type(error).__name__}: {error}"
         raise ModelCallError(
-            f"model server {server}: {error}", status=502, kind=FailureKind.PROVIDER_UNAVAILABLE
-        ) from None
+            f"model server {server}: the back end's answer is not in the form of its API: {reason}",
+            status=502,
+            kind=FailureKind.PROVIDER_UNAVAILABLE,
+        ) from error
 
 
 def incomplete_stream(server: str) -> ModelCallError:

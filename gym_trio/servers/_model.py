@@ -78,13 +78,7 @@ class ModelServer(Server):
     @contextlib.asynccontextmanager
     async def _stream_whole(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
         whole = await self.answer(request)
-        pieces = forms.pieces_of_whole(request.form, whole, request)
-
-        async def play() -> AsyncIterator[forms.StreamPiece]:
-            for piece in pieces:
-                yield piece
-
-        yield play()
+        yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
 
     async def answer(self, request: ModelRequest) -> Mapping[str, Any]:
         """The whole answer to ``request`` in its own form."""

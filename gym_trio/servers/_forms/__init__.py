@@ -34,7 +34,7 @@ from ._error_bodies import error_body, message_of_error
 from ._events import FINAL_EVENTS, events_of_response
 from ._messages_answers import messages_to_responses, responses_to_messages
 from ._messages_requests import messages_request_to_responses, responses_request_to_messages
-from ._sse import EventReader, SentEvent, StreamPiece
+from ._sse import EventReader, ReadyPieces, SentEvent, StreamPiece
 from ._writers import EventWriter, error_event, open_writer, pieces_of_whole
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "ChatDialect",
     "EventReader",
     "EventWriter",
+    "ReadyPieces",
     "SentEvent",
     "StreamPiece",
     "chat_request_to_responses",

@@ -9,7 +9,7 @@ import attrs
 
 from ...errors import FormError
 from ._chat_turns import ChatTurns, messages_to_items
-from ._parts import JSON, pick
+from ._parts import JSON, pick, reads
 
 __all__ = ["CARRIED_KEYS", "ChatDialect", "chat_request_to_responses", "responses_request_to_chat"]
 
@@ -50,6 +50,7 @@ CARRIED_KEYS = frozenset(
 )
 
 
+@reads("Responses request")
 def responses_request_to_chat(request: Mapping[str, Any], dialect: ChatDialect = DEFAULT) -> JSON:
     """A Responses request in the Chat Completions form.
 
@@ -122,6 +123,7 @@ def _text_to_chat(text: Mapping[str, Any]) -> JSON:
     return made
 
 
+@reads("Chat Completions request")
 def chat_request_to_responses(request: Mapping[str, Any]) -> JSON:
     """A Chat Completions request in the Responses form.
 

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import FormError
 from ._chat_requests import _STATEFUL
 from ._messages_blocks import block_of_item, blocks_of_parts, item_of_block, part_of_block
-from ._parts import JSON, pick
+from ._parts import JSON, pick, reads
 
 __all__ = ["messages_request_to_responses", "responses_request_to_messages"]
 
@@ -17,6 +17,7 @@ DEFAULT_MAX_TOKENS = 4096
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
 
 
+@reads("Messages request")
 def messages_request_to_responses(request: Mapping[str, Any]) -> JSON:
     """A Messages request in the Responses form. ``stop_sequences`` travels as ``stop``, ``top_k`` as itself.
 
@@ -103,6 +104,7 @@ def _thinking_of(request: Mapping[str, Any]) -> JSON:
     return {"reasoning": {"effort": "xhigh" if effort == "max" else effort}} if effort else {}
 
 
+@reads("Responses request")
 def responses_request_to_messages(request: Mapping[str, Any]) -> JSON:
     """A Responses request in the Messages form, which must have a bound: 4,096 tokens where the request has none.
 

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ...errors import FormError
 
-__all__ = ["JSON", "make_id", "part_from_chat", "part_to_chat", "parts_of", "pick", "text_of"]
+__all__ = ["JSON", "make_id", "part_from_chat", "part_to_chat", "parts_of", "pick", "reads", "text_of"]
 
 JSON = dict[str, Any]
+
+
+Convert = TypeVar("Convert", bound=Callable[..., Any])
+
+
+def reads(what: str) -> Callable[[Convert], Convert]:
+    """For functions that take apart what a client wrote.
+
+    **Errors**: `FormError` that names ``what`` it should have been, instead of a missing key or a wrong type.
+    """
+
+    def decorate(convert: Convert) -> Convert:
+        @functools.wraps(convert)
+        def checked(*arguments: Any, **options: Any) -> Any:
+            try:
+                return convert(*arguments, **options)
+            except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+                reason = f"{error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+                raise FormError(f"this is no {what}: {reason}") from error
+
+        return cast(Convert, checked)
+
+    return decorate
 
 
 def make_id(prefix: str) -> str:

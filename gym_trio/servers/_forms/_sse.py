@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -10,7 +10,7 @@ import orjson
 
 from ...errors import FormError
 
-__all__ = ["DONE", "EventReader", "SentEvent", "StreamPiece", "sse"]
+__all__ = ["DONE", "EventReader", "ReadyPieces", "SentEvent", "StreamPiece", "sse"]
 
 DONE = b"data: [DONE]\n\n"
 MAX_EVENT_BYTES = 64 * 1024 * 1024
@@ -22,6 +22,21 @@ class StreamPiece:
 
     content: bytes = b""
     whole: dict[str, Any] | None = None
+
+
+class ReadyPieces:
+    """Pieces that are there already, as an asynchronous iterator."""
+
+    def __init__(self, pieces: Iterable[StreamPiece]) -> None:
+        self._pieces = iter(pieces)
+
+    def __aiter__(self) -> ReadyPieces:
+        return self
+
+    async def __anext__(self) -> StreamPiece:
+        for piece in self._pieces:
+            return piece
+        raise StopAsyncIteration
 
 
 def sse(data: Mapping[str, Any], name: str | None = None) -> bytes:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from ._chat_answers import chat_to_responses
-from ._chat_requests import chat_request_to_responses
 from ._chat_streams import ChatWriter
 from ._events import FINAL_EVENTS, events_of_response
 from ._messages_answers import messages_to_responses
@@ -46,7 +45,7 @@ def pieces_of_whole(form: str, whole: Mapping[str, Any], request: Mapping[str, A
     """The stream of an answer that is finished already; ``whole`` is in ``form``."""
     response = whole
     if form == "chat_completions":
-        response = chat_to_responses(whole, chat_request_to_responses({**request, "n": None}))
+        response = chat_to_responses(whole)
     elif form == "messages":
         response = messages_to_responses(whole)
     writer = open_writer(form, request)
