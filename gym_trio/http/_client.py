@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as stdlib_json
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -10,11 +11,15 @@ from urllib.parse import quote
 
 import attrs
 import orjson
+import trio
 
-from ..errors import UsageError
+from ..errors import PeerDropped, UsageError
 from ._message import Body, HeaderPairs, Origin, Request, Response, StreamedResponse, Transport
+from ._retry import Attempts, RetryPolicy
 
 __all__ = ["ServerClient"]
+
+_log = logging.getLogger(__name__)
 
 _MISSING: Any = object()
 _KNOWN_ROUTES = 1024  # request lines and headers that are kept ready
@@ -32,19 +37,25 @@ class _Server:
     origin: Origin
     prefix: bytes  # what every target begins with
     headers: HeaderPairs
+    json_headers: HeaderPairs
 
 
 class ServerClient:
     """Sends requests to servers that are known by name.
 
     **Cancellation**, **Errors**: as `Transport`; error statuses are answers, see `Response.raise_for_status`. A name
-    that is not registered, or a body that cannot be JSON, is a `UsageError`, raised before anything is sent.
+    that is not registered, or a body that cannot be JSON, is a `UsageError`, raised before anything is sent. Nothing
+    that may have been delivered is sent again, except a POST with an ``idempotency_key`` whose connection was lost:
+    within ``replay``.
 
     **Ownership**: transports belong to whoever made them; the client closes none.
     """
 
-    def __init__(self, servers: Mapping[str, tuple[Transport, str]] | None = None) -> None:
+    def __init__(
+        self, servers: Mapping[str, tuple[Transport, str]] | None = None, *, replay: RetryPolicy | None = None
+    ) -> None:
         self._servers: dict[str, _Server] = {}
+        self._replay = replay or RetryPolicy()
         self._targets: dict[tuple[str, str], bytes] = {}
         for name, (transport, base_url) in (servers or {}).items():
             self.register(name, transport, base_url)
@@ -59,8 +70,10 @@ class ServerClient:
     def register(self, name: str, transport: Transport, base_url: str) -> None:
         """Make ``name`` known. A name that is known already gets the new place."""
         origin, prefix = Origin.parse(base_url)
+        if b"?" in prefix:
+            raise UsageError(f"{name}: {base_url!r} has a query; paths are put behind it")
         headers = ((b"host", origin.authority), *_FIXED)
-        self._servers[name] = _Server(name, transport, origin, prefix.rstrip(b"/"), headers)
+        self._servers[name] = _Server(name, transport, origin, prefix.rstrip(b"/"), headers, headers + _JSON)
         self._targets.clear()
 
     async def post(
@@ -73,14 +86,39 @@ class ServerClient:
         headers: Mapping[str, str] | None = None,
         cookies: Mapping[str, str] | None = None,
         on_sent: Callable[[], None] | None = None,
+        idempotency_key: str | None = None,
     ) -> Response:
-        """POST ``json``, or ``content`` as it is, and wait for the whole response."""
+        """POST ``json``, or ``content`` as it is, and wait for the whole response.
+
+        With an ``idempotency_key``, which goes into the header of that name, the server is trusted to act once on
+        what it gets twice.
+        """
         found = self._find(server)
         request = self._request(found, "POST", path, json, content, headers, cookies)
         request.on_sent = on_sent
-        response = await found.transport.send(request)
+        if idempotency_key is None:
+            response = await found.transport.send(request)
+        else:
+            request.headers = _merge(request.headers, {"idempotency-key": idempotency_key})
+            response = await self._send_until_answered(found, request)
         response.server = server
         return response
+
+    async def _send_until_answered(self, server: _Server, request: Request) -> Response:
+        if not isinstance(request.body, bytes):
+            raise UsageError("a body that is iterated cannot be sent twice, so it takes no idempotency_key")
+        attempts: Attempts | None = None
+        while True:
+            try:
+                return await server.transport.send(request)
+            except PeerDropped as exc:
+                attempts = attempts or Attempts(self._replay)
+                seconds = attempts.next_wait()
+                if seconds is None:
+                    raise
+                _log.warning("%s: %s; sending it again in %g s", server.name, exc, seconds)
+                request.on_sent = None
+            await trio.sleep(seconds)
 
     async def get(
         self,
@@ -137,12 +175,11 @@ class ServerClient:
             if content is not None:
                 raise UsageError("json and content exclude each other")
             body = _encode_json(json)
-            pairs += _JSON
+            pairs = server.json_headers
         if headers:
             pairs = _merge(pairs, headers)
         if cookies:
-            joined = "; ".join(f"{name}={value}" for name, value in cookies.items())
-            pairs += ((b"cookie", joined.encode("latin-1")),)
+            pairs += (_cookie(cookies),)
         return Request(method, server.origin, self._target(server, path), pairs, body)
 
     def _target(self, server: _Server, path: str) -> bytes:
@@ -159,9 +196,15 @@ class ServerClient:
 
 def _merge(pairs: HeaderPairs, headers: Mapping[str, str]) -> HeaderPairs:
     """The caller's headers replace ours of the same name."""
-    added = tuple((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
+    added = tuple([(name.lower().encode(), value.encode()) for name, value in headers.items()])
     names = {name for name, _ in added}
-    return tuple(pair for pair in pairs if pair[0] not in names) + added
+    return tuple([pair for pair in pairs if pair[0] not in names]) + added
+
+
+def _cookie(cookies: Mapping[str, str]) -> tuple[bytes, bytes]:
+    if any(";" in name or "=" in name or ";" in value for name, value in cookies.items()):
+        raise UsageError("a cookie's name or value contains a separator")
+    return b"cookie", "; ".join([f"{name}={value}" for name, value in cookies.items()]).encode()
 
 
 def _encode_json(value: Any) -> bytes:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from ..errors import UsageError
-from ._message import Request
+from ._message import HeaderPairs, Request
 
-__all__ = ["Framed", "check_request", "encode_head"]
+__all__ = ["Framed", "KnownHeaders", "Prepared", "check_request_line", "encode_head", "frame"]
 
-_TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
-_TARGET = re.compile(rb"[\x21-\x7e]+").fullmatch
-_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})
+_TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_VISIBLE = bytes(range(0x21, 0x7F))
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE", "POST", "PUT", "PATCH"})
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})  # an empty body is not worth a header
+_KNOWN = 256
 
 
 class Framed:
@@ -24,67 +24,89 @@ class Framed:
         self.length = length
 
 
-def encode_head(request: Request) -> Framed:
-    """**Errors**: `UsageError` for what cannot be sent as HTTP/1.1; it never quotes a header's value."""
-    check_request(request)
-    declared: int | None = None
-    chunked = has_host = False
-    parts = [request.method.encode("ascii"), b" ", request.target, b" HTTP/1.1\r\n"]
-    for name, value in request.headers:
-        parts += (name, b": ", value, b"\r\n")
-        lower = name.lower()
-        if lower == b"host":
-            has_host = True
-        elif lower == b"content-length":
-            declared = _length(value, declared)
-        elif lower == b"transfer-encoding":
-            chunked = _is_chunked(value)
-    if not has_host:
-        parts += (b"host: ", request.origin.authority, b"\r\n")
-    length, framing = _frame(request, declared, chunked)
-    parts += (framing, b"\r\n")
-    return Framed(b"".join(parts), length)
+class Prepared:
+    """Headers that were found fit to be sent, and what they say about the body."""
+
+    __slots__ = ("chunked", "declared", "encoded", "has_host", "pairs")
+
+    def __init__(self, headers: HeaderPairs) -> None:
+        """**Errors**: `UsageError`, which never quotes a value."""
+        self.pairs = [(name.lower(), value.strip(b" \t")) for name, value in headers]
+        self.encoded = b"".join([b"%b: %b\r\n" % pair for pair in headers])
+        _check_pairs(self.pairs)
+        names = [name for name, _ in self.pairs]
+        self.has_host = b"host" in names
+        self.chunked = b"transfer-encoding" in names
+        self.declared: int | None = None
+        for name, value in self.pairs:
+            if name == b"content-length":
+                if self.declared is not None or self.chunked or not value.isdigit():
+                    raise UsageError("content-length must be one number, without a transfer-encoding beside it")
+                self.declared = int(value)
+            elif name == b"transfer-encoding" and value.lower() != b"chunked":
+                raise UsageError("the only transfer-encoding of a request is chunked")
 
 
-def check_request(request: Request) -> None:
-    """**Errors**: `UsageError` for a method, target or header that could not stand in a head."""
-    if not request.method.isascii() or not _TOKEN(request.method.encode()) or request.method == "CONNECT":
-        raise UsageError(f"{request.method!r} is not a method that can be sent")
-    if not _TARGET(request.target):
-        raise UsageError(f"the target {request.target!r} must be percent-encoded")
-    text = b"".join([part for pair in request.headers for part in pair])
-    if b"\n" in text or b"\r" in text or b"\0" in text:
-        raise UsageError("a header contains a line end or a NUL")
-    for name, _ in request.headers:
-        if not _TOKEN(name):
-            raise UsageError(f"{name!r} is not a header's name")
+class KnownHeaders:
+    """Prepares headers; those that come again are looked up."""
+
+    def __init__(self) -> None:
+        self._known: dict[HeaderPairs, Prepared] = {}
+
+    def prepare(self, headers: HeaderPairs) -> Prepared:
+        prepared = self._known.get(headers)
+        if prepared is None:
+            prepared = Prepared(headers)
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[headers] = prepared
+        return prepared
 
 
-def _length(value: bytes, declared: int | None) -> int:
-    if declared is not None or not value.isdigit():
-        raise UsageError("content-length must be one number")
-    return int(value)
+def encode_head(request: Request, prepared: Prepared) -> Framed:
+    """**Errors**: `UsageError` for what cannot be sent as HTTP/1.1."""
+    check_request_line(request)
+    length, framing = frame(request, prepared)
+    host = b"" if prepared.has_host else b"host: %b\r\n" % request.origin.authority
+    line = b"%b %b HTTP/1.1\r\n" % (request.method.encode(), request.target)
+    if framing is not None:
+        return Framed(b"%b%b%b%b: %b\r\n\r\n" % (line, host, prepared.encoded, *framing), length)
+    return Framed(b"%b%b%b\r\n" % (line, host, prepared.encoded), length)
 
 
-def _is_chunked(value: bytes) -> bool:
-    if value.lower() != b"chunked":
-        raise UsageError("the only transfer-encoding of a request is chunked")
-    return True
-
-
-def _frame(request: Request, declared: int | None, chunked: bool) -> tuple[int | None, bytes]:
-    """The body's length, or None for chunks, and the header that is still missing."""
-    if chunked:
-        if declared is not None:
-            raise UsageError("content-length and transfer-encoding exclude each other")
-        return None, b""
-    if not isinstance(request.body, bytes):
-        return declared, b"" if declared is not None else b"transfer-encoding: chunked\r\n"
-    length = len(request.body)
+def frame(request: Request, prepared: Prepared) -> tuple[int | None, tuple[bytes, bytes] | None]:
+    """The body's length, or None for chunks, and the header that is still missing to say so."""
+    body, declared = request.body, prepared.declared
+    if prepared.chunked:
+        return None, None
+    if not isinstance(body, bytes):
+        return declared, None if declared is not None else (b"transfer-encoding", b"chunked")
+    length = len(body)
     if declared is not None:
         if declared != length:
             raise UsageError(f"content-length is {declared}, the body has {length} bytes")
-        return length, b""
+        return length, None
     if not length and request.method in _BODILESS:
-        return 0, b""
-    return length, b"content-length: %d\r\n" % length
+        return 0, None
+    return length, (b"content-length", b"%d" % length)
+
+
+def check_request_line(request: Request) -> None:
+    """**Errors**: `UsageError` for a method or target that could not stand in a head."""
+    if request.method not in _METHODS and (not _is_token(request.method.encode()) or request.method == "CONNECT"):
+        raise UsageError(f"{request.method!r} is not a method that can be sent")
+    if not request.target or request.target.translate(None, _VISIBLE):
+        raise UsageError(f"the target {request.target!r} must be percent-encoded")
+
+
+def _check_pairs(pairs: list[tuple[bytes, bytes]]) -> None:
+    values = b"".join([value for _, value in pairs])
+    if b"\n" in values or b"\r" in values or b"\0" in values:
+        raise UsageError("a header contains a line end or a NUL")
+    for name, _ in pairs:
+        if not _is_token(name):
+            raise UsageError(f"{name!r} is not a header's name")
+
+
+def _is_token(text: bytes) -> bool:
+    return bool(text) and not text.translate(None, _TOKEN)

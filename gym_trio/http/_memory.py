@@ -11,14 +11,13 @@ import trio
 
 from ..errors import Delivery, TransportError
 from ._disconnect import DISCONNECT_EXTENSION, App, Scope
-from ._encode import check_request
+from ._encode import KnownHeaders, check_request_line, frame
 from ._memory_call import MemoryCall, StreamedCall
 from ._message import Request, Response, StreamedResponse
 
 __all__ = ["MemoryTransport"]
 
 _KNOWN_TARGETS = 1024  # whose split form is kept
-_BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})
 
 
 class MemoryTransport:
@@ -43,6 +42,7 @@ class MemoryTransport:
         self._state = state
         self._max_body_bytes = max_body_bytes
         self._targets: dict[bytes, tuple[str, bytes, bytes]] = {}
+        self._known_headers = KnownHeaders()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -89,6 +89,7 @@ class MemoryTransport:
     def _scope(self, request: Request) -> Scope:
         if self._closed:
             raise TransportError("the transport is closed", delivery=Delivery.NOT_SENT)
+        check_request_line(request)
         split = self._targets.get(request.target)
         if split is None:
             split = self._split(request.target)
@@ -104,7 +105,7 @@ class MemoryTransport:
             "raw_path": raw_path,
             "query_string": query,
             "root_path": "",
-            "headers": _headers(request),
+            "headers": self._headers(request),
             "client": ("127.0.0.1", 0),
             "server": (origin.host, origin.port),
             "extensions": {DISCONNECT_EXTENSION: _never_apart},
@@ -112,6 +113,16 @@ class MemoryTransport:
         if self._state is not None:
             scope["state"] = self._state.copy()
         return scope
+
+    def _headers(self, request: Request) -> list[tuple[bytes, bytes]]:
+        prepared = self._known_headers.prepare(request.headers)
+        headers = prepared.pairs.copy()
+        if not prepared.has_host:
+            headers.insert(0, (b"host", request.origin.authority))
+        _, framing = frame(request, prepared)
+        if framing is not None:
+            headers.append(framing)
+        return headers
 
     def _split(self, target: bytes) -> tuple[str, bytes, bytes]:
         if len(self._targets) >= _KNOWN_TARGETS:
@@ -123,18 +134,3 @@ class MemoryTransport:
 
 def _never_apart(callback: Callable[[], None]) -> None:
     """The sender's cancellation is the handler's own: there is no departure to be told of."""
-
-
-def _headers(request: Request) -> list[tuple[bytes, bytes]]:
-    check_request(request)
-    headers = [(name.lower(), value) for name, value in request.headers]
-    names = {name for name, _ in headers}
-    if b"host" not in names:
-        headers.insert(0, (b"host", request.origin.authority))
-    if b"content-length" in names or b"transfer-encoding" in names:
-        return headers
-    if not isinstance(request.body, bytes):
-        headers.append((b"transfer-encoding", b"chunked"))
-    elif request.body or request.method not in _BODILESS:
-        headers.append((b"content-length", b"%d" % len(request.body)))
-    return headers

@@ -18,7 +18,7 @@ __all__ = ["MemoryCall", "StreamedCall"]
 
 _log = logging.getLogger(__name__)
 
-_CONNECTION_HEADERS = frozenset({b"connection", b"keep-alive", b"transfer-encoding"})  # a server's own business
+_SERVERS_OWN = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length"})
 _FAILED_BODY = b"Internal Server Error\n"
 _FAILED_HEADERS: HeaderPairs = (
     (b"content-type", b"text/plain; charset=utf-8"),
@@ -27,7 +27,7 @@ _FAILED_HEADERS: HeaderPairs = (
 )
 
 
-class _Phase(enum.Enum):
+class _Phase(enum.IntEnum):
     """How far the response has come. Each phase is followed by a later one only."""
 
     AWAITED = 0  # the app has said nothing
@@ -37,13 +37,32 @@ class _Phase(enum.Enum):
     REFUSED = 4  # it broke a limit of the client, who has gone
 
 
+_AWAITED, _HELD, _BEGUN, _COMPLETE, _REFUSED = _Phase  # looking a member up costs as much as a call
+
+
 class MemoryCall:
     """One call of the app, whose response is collected."""
+
+    __slots__ = (
+        "_bodiless",
+        "_body_taken",
+        "_chunks",
+        "_declared",
+        "_max_body_bytes",
+        "_over",
+        "_phase",
+        "_request",
+        "_size",
+        "_source",
+        "_source_failure",
+        "raw_headers",
+        "status",
+    )
 
     def __init__(self, request: Request, max_body_bytes: int | None) -> None:
         self.status = 0
         self.raw_headers: HeaderPairs = ()
-        self._phase = _Phase.AWAITED
+        self._phase = _AWAITED
         self._request = request
         self._max_body_bytes = max_body_bytes
         self._chunks: list[bytes] = []
@@ -69,17 +88,17 @@ class MemoryCall:
         finally:
             if self._source is not None:
                 await _close(self._source)
-        if self._phase in (_Phase.AWAITED, _Phase.HELD):
+        if self._phase in (_AWAITED, _HELD):
             self._answer_failure()
 
     def _answer_failure(self) -> None:
         self.status, self.raw_headers = 500, _FAILED_HEADERS
         self._chunks = [] if self._bodiless else [_FAILED_BODY]
-        self._enter(_Phase.COMPLETE)
+        self._enter(_COMPLETE)
 
     @property
     def is_complete(self) -> bool:
-        return self._phase is _Phase.COMPLETE
+        return self._phase is _COMPLETE
 
     def response(self) -> Response:
         self.check_complete()
@@ -89,17 +108,17 @@ class MemoryCall:
         """**Errors**: what a client would have seen of a response that did not come whole."""
         if self._source_failure is not None:
             raise self._source_failure
-        if self._phase is _Phase.REFUSED:
+        if self._phase is _REFUSED:
             limit = self._max_body_bytes
             raise ProtocolError(f"{self._request.origin}: the response's body is larger than {limit} bytes")
-        if self._phase is not _Phase.COMPLETE:
+        if self._phase is not _COMPLETE:
             raise PeerDropped(f"{self._request.origin}: the app ended before its response was complete")
 
     def _enter(self, phase: _Phase) -> None:
-        if phase.value <= self._phase.value:
+        if phase <= self._phase:
             raise RuntimeError(f"a response that is {self._phase.name} cannot become {phase.name}")
         self._phase = phase
-        if phase.value >= _Phase.COMPLETE.value and self._over is not None:
+        if phase >= _COMPLETE and self._over is not None:
             self._over.set()
 
     # The app's side
@@ -113,7 +132,7 @@ class MemoryCall:
             part = await self._next_part(body)
             if self._source_failure is None:
                 return {"type": "http.request", "body": part, "more_body": not self._body_taken}
-        elif self._phase.value >= _Phase.COMPLETE.value:
+        elif self._phase >= _COMPLETE:
             await trio.lowlevel.checkpoint()
         else:
             if self._over is None:
@@ -137,21 +156,25 @@ class MemoryCall:
     async def send(self, message: Message) -> None:
         """One message of the response. Up to the last it is a checkpoint."""
         kind, phase = message["type"], self._phase
-        if kind == "http.response.body" and phase in (_Phase.HELD, _Phase.BEGUN):
-            body, more = _as_bytes(message.get("body", b"")), bool(message.get("more_body", False))
-            if phase is _Phase.HELD:
+        if kind == "http.response.body" and (phase is _HELD or phase is _BEGUN):
+            body = message.get("body", b"")
+            if not isinstance(body, bytes):
+                body = _as_bytes(body)
+            more = bool(message.get("more_body", False))
+            if phase is _HELD:
                 self._begin(None if more else len(body))
-            self._count(len(body), more)
-            if body and not self._bodiless:
-                await self._take(body)
+            if not self._bodiless:
+                self._count(len(body), more)
+                if body:
+                    await self._take(body)
             if more:
                 await trio.lowlevel.checkpoint()
             else:
-                self._enter(_Phase.COMPLETE)
-        elif kind == "http.response.start" and phase is _Phase.AWAITED:
+                self._enter(_COMPLETE)
+        elif kind == "http.response.start" and phase is _AWAITED:
             self._read_head(message["status"], message.get("headers", ()))
-            self._enter(_Phase.HELD)
-        elif phase is _Phase.REFUSED:
+            self._enter(_HELD)
+        elif phase is _REFUSED:
             raise ConnectionResetError("the client has gone")
         else:
             raise RuntimeError(f"{kind} is out of order in a response that is {phase.name}")
@@ -159,16 +182,15 @@ class MemoryCall:
     def _read_head(self, status: Any, headers: Any) -> None:
         if not isinstance(status, int) or not 200 <= status <= 999:
             raise ValueError(f"{status!r} is not the status of a final response")
-        pairs: list[tuple[bytes, bytes]] = []
-        for given, value in headers:
-            name = bytes(given).lower()
-            if name == b"content-length":
-                self._declared = int(value)
-            elif name not in _CONNECTION_HEADERS:
-                pairs.append((name, bytes(value).strip()))
-        text = b"".join([part for pair in pairs for part in pair])
+        pairs = [(name.lower(), value.strip(b" \t")) for name, value in headers]
+        text = b"".join([part for pair in pairs for part in pair])  # which refuses what is not bytes
         if b"\n" in text or b"\r" in text or b"\0" in text:
             raise ValueError("a response header contains a line end or NUL")
+        if not _SERVERS_OWN.isdisjoint([name for name, _ in pairs]):
+            for name, value in pairs:
+                if name == b"content-length":
+                    self._declared = int(value)
+            pairs = [pair for pair in pairs if pair[0] not in _SERVERS_OWN]
         self.status, self.raw_headers = int(status), tuple(pairs)
 
     def _begin(self, body_length: int | None) -> None:
@@ -181,14 +203,12 @@ class MemoryCall:
                 self._declared = None
         if self._declared is not None:
             self.raw_headers += ((b"content-length", b"%d" % self._declared),)
-        self._enter(_Phase.BEGUN)
+        self._enter(_BEGUN)
 
     def _count(self, added: int, more: bool) -> None:
-        if self._bodiless:
-            return
         self._size += added
         if self._max_body_bytes is not None and self._size > self._max_body_bytes:
-            self._enter(_Phase.REFUSED)
+            self._enter(_REFUSED)
             raise ConnectionResetError("the client has gone")
         if self._declared is not None and (self._size > self._declared or (self._size < self._declared and not more)):
             raise RuntimeError("the response body is not as long as its content-length says")
@@ -211,7 +231,7 @@ class StreamedCall(MemoryCall):
         return httpx.Headers(list(self.raw_headers))
 
     def check_begun(self) -> None:
-        if self._phase.value < _Phase.BEGUN.value:
+        if self._phase < _BEGUN:
             self.check_complete()
 
     def leave(self) -> None:
@@ -234,7 +254,7 @@ class StreamedCall(MemoryCall):
 
     def _enter(self, phase: _Phase) -> None:
         super()._enter(phase)
-        if phase is _Phase.COMPLETE:
+        if phase is _COMPLETE:
             self.begun.set()
             if not self._chunks:
                 self._writer.close()
@@ -256,8 +276,6 @@ class StreamedCall(MemoryCall):
 
 
 def _as_bytes(body: Any) -> bytes:
-    if isinstance(body, bytes):
-        return body
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
     raise TypeError(f"a body must be bytes, not {type(body).__name__}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
@@ -40,6 +41,8 @@ class Origin(NamedTuple):
             raise UsageError(f"{url!r} is not an http or https URL") from exc
         if not origin.host:
             raise UsageError(f"{url!r} names no host")
+        if parsed.userinfo:  # not shown: it is a secret
+            raise UsageError(f"the URL of {origin} has credentials in it; they belong into a header")
         return origin, parsed.raw_path
 
     @property
@@ -122,9 +125,11 @@ class Response:
         if advice is None:
             return None
         try:
-            return max(0.0, float(advice))
+            seconds = float(advice)
         except ValueError:
             pass
+        else:
+            return max(0.0, seconds) if math.isfinite(seconds) else None
         try:
             moment = parsedate_to_datetime(advice)
         except ValueError:

@@ -14,7 +14,7 @@ import trio
 
 from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError, UsageError
 from ._client_exchange import ClientExchange, NotSent, Shared
-from ._encode import Framed, encode_head
+from ._encode import Framed, KnownHeaders, encode_head
 from ._httpx import HttpxInterface
 from ._message import HeaderPairs, Origin, Request, Response, StreamedResponse
 from ._origin_connection import Connection, connect
@@ -64,6 +64,7 @@ class SocketTransport(HttpxInterface):
         self._pools: dict[Origin, OriginPool] = {}
         self._shared = Shared(self._settings.max_head_bytes)
         self._ssl_context = self._settings.ssl_context
+        self._known_headers = KnownHeaders()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -108,7 +109,7 @@ class SocketTransport(HttpxInterface):
 
     async def _begin(self, request: Request, max_body_bytes: int | None, bounds: Bounds) -> ClientExchange:
         """An exchange whose request has been written. The caller closes it."""
-        framed = encode_head(request)
+        framed = encode_head(request, self._known_headers.prepare(request.headers))
         pool = self._pools.get(request.origin) or self._new_pool(request.origin)
         on_sent = request.on_sent
         attempts: Attempts | None = None
