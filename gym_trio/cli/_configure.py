@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from .. import environments, models
+from ..collection import read_jsonl
 from ..config import GymConfig, ServerBlock, load_config, suggestion
 from ..errors import ConfigError
 from ..gym import find_implementation
@@ -18,6 +19,7 @@ from ..servers import ResourcesServer
 __all__ = ["ModelFlags", "configure", "environment_blocks", "rows_of", "split_words"]
 
 MODEL_SERVER = "policy_model"
+ALIASES = {"local": "local_model"}
 
 
 @attrs.frozen(kw_only=True)
@@ -33,7 +35,7 @@ class ModelFlags:
         """The model server's block, or nothing when no flag was given."""
         if self.model_type is None and self.model_url is None:
             return {}
-        kind = self.model_type or "openai_model"
+        kind = ALIASES.get(self.model_type or "openai_model", self.model_type or "openai_model")
         known = models.IMPLEMENTATIONS
         if kind not in known:
             raise ConfigError(f"there is no model type {kind!r}{suggestion(kind, known)}", key="--model-type")
@@ -105,6 +107,8 @@ def configure(
     configs: Sequence[pathlib.Path],
     model: ModelFlags,
     overrides: Sequence[str],
+    *,
+    need_model: bool = True,
 ) -> GymConfig:
     """The configuration of a command.
 
@@ -124,7 +128,7 @@ def configure(
     loaded = load_config(sources, overrides=overrides, env=os.environ)
     if key and not loaded.settings.get("policy_api_key") and model.model_api_key is None:
         loaded = load_config([*sources, {"policy_api_key": key}], overrides=overrides, env=os.environ)
-    if not loaded.of_type("responses_api_models") and _needs_model(loaded):
+    if need_model and not loaded.of_type("responses_api_models") and _needs_model(loaded):
         raise ConfigError(
             "no model server is configured: give --model-type local, or --model-url URL --model NAME", key=MODEL_SERVER
         )
@@ -135,24 +139,55 @@ def _needs_model(config: GymConfig) -> bool:
     return any("model_server" in block.settings for block in config.servers)
 
 
-def rows_of(config: GymConfig) -> Iterator[dict[str, Any]]:
-    """The rows that come with the configuration's environments, each with the agent that uses its environment.
+def rows_of(config: GymConfig, split: str | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of the configuration's datasets, and of environments that bring rows and have no dataset configured.
 
-    **Errors**: `ConfigError` when no environment brings rows.
+    Each row has the agent whose dataset it is, or that uses its environment. ``split`` is a dataset's ``type``.
+
+    **Errors**: `ConfigError` when there are none; `RowError` for a file that cannot be read.
     """
     found = False
+    covered: set[str] = set()
+    for agent in config.of_type("responses_api_agents"):
+        for dataset in agent.settings.get("datasets") or ():
+            if split is None or dataset.get("type") == split:
+                covered.add((agent.settings.get("resources_server") or {}).get("name", ""))
+                for _, row in read_jsonl(dataset_path(dataset, agent)):
+                    found = True
+                    yield with_agent(row, agent.name)
     for block in config.of_type("resources_servers"):
         cls = find_implementation(block)
-        users = [
-            agent.name
-            for agent in config.of_type("responses_api_agents")
-            if (agent.settings.get("resources_server") or {}).get("name") == block.name
-        ]
-        if not users or not issubclass(cls, ResourcesServer):
+        user = next((agent.name for agent in config.of_type("responses_api_agents") if _uses(agent, block.name)), None)
+        if user is None or block.name in covered or not issubclass(cls, ResourcesServer):
             continue
-        reference = {"type": "responses_api_agents", "name": users[0]}
         for row in cls.rows(block.settings):
             found = True
-            yield row if "agent_ref" in row else {**row, "agent_ref": reference}
+            yield with_agent(row, user)
     if not found:
-        raise ConfigError("no environment of the configuration brings rows of its own: give --input FILE.jsonl")
+        what = f"of type {split!r} " if split else ""
+        raise ConfigError(
+            f"the configuration has no dataset {what}and no environment with rows: give --input FILE.jsonl"
+        )
+
+
+def with_agent(row: Mapping[str, Any], agent: str) -> dict[str, Any]:
+    """``row`` for ``agent``, unless it names one."""
+    if "agent_ref" in row:
+        return dict(row)
+    return {**row, "agent_ref": {"type": "responses_api_agents", "name": agent}}
+
+
+def dataset_path(dataset: Mapping[str, Any], agent: ServerBlock) -> pathlib.Path:
+    """Where a dataset's rows are: as written, or beside the file that names it."""
+    path = pathlib.Path(str(dataset.get("jsonl_fpath")))
+    beside = pathlib.Path(agent.file).parent / path if agent.file else path
+    for place in (path, beside):
+        if place.is_file():
+            return place
+    raise ConfigError(
+        f"the dataset {dataset.get('name')!r} has no file {path}", file=agent.file, key=f"{agent.key}.datasets"
+    )
+
+
+def _uses(agent: ServerBlock, environment: str) -> bool:
+    return (agent.settings.get("resources_server") or {}).get("name") == environment

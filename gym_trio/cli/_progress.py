@@ -4,112 +4,74 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 import trio
 
-from ..rollouts import Completed, Failed, RolloutOutcome
+from ..collection import Progress
 from ._console import tell
 
-__all__ = ["Progress", "open_progress"]
+__all__ = ["open_display", "progress_line"]
 
 # Seconds between two plain lines; the bar refreshes by itself.
 PLAIN_INTERVAL_SECONDS = 10.0
 
 
+def progress_line(progress: Progress, started_at: float) -> str:
+    """Count, rate, mean reward, failures and time left."""
+    elapsed = max(trio.current_time() - started_at, 1e-9)
+    rate = progress.finished / elapsed
+    mean = "-" if progress.mean_reward is None else f"{progress.mean_reward:.3f}"
+    left = _clock((progress.to_send - progress.finished) / rate) if rate else "-"
+    return (
+        f"{progress.finished}/{progress.to_send} rollouts, {rate:.1f}/s, mean reward {mean}, "
+        f"{progress.failed} failed, {left} left"
+    )
+
+
+def _clock(seconds: float) -> str:
+    whole = round(max(0.0, seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
 @attrs.define
-class Tally:
-    """What the line of a run says."""
-
-    total: int | None
-    started_at: float
-    done: int = 0
-    failed: int = 0
-    scored: int = 0
-    reward_sum: float = 0.0
-
-    def count(self, outcome: RolloutOutcome) -> None:
-        if isinstance(outcome, Completed):
-            self.done += 1
-            reward = outcome.result.get("reward")
-            if isinstance(reward, int | float) and not outcome.result.get("mask_sample"):
-                self.scored += 1
-                self.reward_sum += reward
-        elif isinstance(outcome, Failed):
-            self.done += 1
-            self.failed += 1
-
-    def rate(self) -> float:
-        return self.done / max(trio.current_time() - self.started_at, 1e-9)
-
-    def mean(self) -> str:
-        return f"{self.reward_sum / self.scored:.3f}" if self.scored else "-"
-
-    def left(self) -> str:
-        if self.total is None or not self.done:
-            return "-"
-        seconds = round((self.total - self.done) / max(self.rate(), 1e-9))
-        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-
-    def line(self) -> str:
-        of = f"/{self.total}" if self.total is not None else ""
-        return (
-            f"{self.done}{of} rollouts, {self.rate():.1f}/s, mean reward {self.mean()}, "
-            f"{self.failed} failed, {self.left()} left"
-        )
-
-
-class Progress(Protocol):
-    """Told of each outcome as it is written."""
-
-    def count(self, outcome: RolloutOutcome) -> None: ...
-
-
-class PlainProgress:
+class PlainDisplay:
     """A line on standard error now and then."""
 
-    def __init__(self, total: int | None) -> None:
-        now = trio.current_time()
-        self._tally = Tally(total, now)
-        self._next_at = now + PLAIN_INTERVAL_SECONDS
+    progress: Progress
+    started_at: float
+    next_at: float
 
-    def count(self, outcome: RolloutOutcome) -> None:
-        self._tally.count(outcome)
-        if trio.current_time() >= self._next_at:
-            self._next_at = trio.current_time() + PLAIN_INTERVAL_SECONDS
-            tell(self._tally.line())
-
-    def finish(self) -> None:
-        tell(self._tally.line())
-
-
-class BarProgress:
-    """A bar that keeps its place on a terminal."""
-
-    def __init__(self, bar: Any, total: int | None) -> None:
-        self._bar = bar
-        self._tally = Tally(total, trio.current_time())
-        self._task = bar.add_task("rollouts", total=total, line=self._tally.line())
-
-    def count(self, outcome: RolloutOutcome) -> None:
-        self._tally.count(outcome)
-        self._bar.update(self._task, completed=self._tally.done, line=self._tally.line())
+    def update(self, _: Any) -> None:
+        if trio.current_time() >= self.next_at:
+            self.next_at = trio.current_time() + PLAIN_INTERVAL_SECONDS
+            tell(progress_line(self.progress, self.started_at))
 
 
 @contextlib.contextmanager
-def open_progress(total: int | None, *, quiet: bool = False) -> Iterator[Progress]:
-    """The display of one run of ``total`` rollouts, on standard error."""
-    if quiet or not sys.stderr.isatty():
-        plain = PlainProgress(total)
-        yield plain
-        if not quiet:
-            plain.finish()
+def open_display(progress: Progress, *, quiet: bool = False) -> Iterator[Callable[[Any], None]]:
+    """Show ``progress`` on standard error; the function is to be called after each outcome."""
+    started_at = trio.current_time()
+    if quiet:
+        yield lambda _: None
+        return
+    if not sys.stderr.isatty():
+        yield PlainDisplay(progress, started_at, started_at + PLAIN_INTERVAL_SECONDS).update
+        tell(progress_line(progress, started_at))
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn
+    from rich.progress import Progress as Bar
 
     columns = (SpinnerColumn(), BarColumn(bar_width=30), TextColumn("{task.fields[line]}"))
-    with Progress(*columns, console=Console(stderr=True), redirect_stdout=False, redirect_stderr=False) as bar:
-        yield BarProgress(bar, total)
+    with Bar(*columns, console=Console(stderr=True), redirect_stdout=False, redirect_stderr=False) as bar:
+        task = bar.add_task("rollouts", total=progress.to_send or None, line=progress_line(progress, started_at))
+
+        def update(_: Any) -> None:
+            line = progress_line(progress, started_at)
+            bar.update(task, total=progress.to_send, completed=progress.finished, line=line)
+
+        yield update
+        update(None)

@@ -24,8 +24,8 @@ class Gym:
     """A set of running servers, found by name.
 
     ``agents`` are the names that rows can be sent to. ``config`` is the configuration the servers were made from, where
-    there is one; ``supervisor`` owns the processes, where the servers are processes. Get it from `open_gym` or
-    `connect_gym`.
+    there is one; ``supervisor`` owns the processes, where the servers are processes, and ``addresses`` are their URLs.
+    Get it from `open_gym` or `connect_gym`.
 
     **Ownership**: the block that gave it owns the servers and connections; after the block it answers nothing.
     """
@@ -37,11 +37,13 @@ class Gym:
         agents: Iterable[str] = (),
         config: GymConfig | None = None,
         supervisor: Supervisor | None = None,
+        addresses: Mapping[str, str] | None = None,
         find_routes: Callable[[], Awaitable[tuple[str, ...]]] | None = None,
     ) -> None:
         self.client = client
         self.config = config
         self.supervisor = supervisor
+        self.addresses: Mapping[str, str] = dict(addresses or {})
         self._agents: tuple[str, ...] = tuple(agents)
         self._find_routes = find_routes
 

@@ -37,12 +37,14 @@ class ProcessOptions:
     """How a fleet of processes is run.
 
     ``on_exit``: what a server's unexpected end does: ``"report"`` logs it and its rollouts fail; ``"raise"`` ends the
-    gym with `ServerDied`. ``output`` is told each line, ``log_folder`` gets a ``NAME.log`` per server.
+    gym with `ServerDied`. ``output`` is told each line, ``log_folder`` gets a ``NAME.log`` per server,
+    ``on_open`` the supervisor before any server has started, for whoever may want to escalate during the start.
     """
 
     on_exit: Literal["report", "raise"] = "report"
     output: Callable[[str], None] | IO[str] | None = None
     log_folder: pathlib.Path | None = None
+    on_open: Callable[[Supervisor], None] | None = None
 
 
 @attrs.frozen
@@ -91,15 +93,18 @@ async def open_gym_processes(config: GymConfig, options: ProcessOptions | None =
             open_supervisor(server_shutdown_timeout_seconds=grace, output=options.output) as supervisor,
             open_socket_transport() as transport,
         ):
+            if options.on_open is not None:
+                options.on_open(supervisor)
             failure = await _start_all(supervisor, places, described, config, options)
             if failure is not None:
                 raise failure
             stack.close()
             client = ServerClient()
-            for place in places:
-                client.register(place.block.name, transport, place.url)
+            addresses = {place.block.name: place.url for place in places}
+            for name, url in addresses.items():
+                client.register(name, transport, url)
             agents = [place.block.name for place in places if place.block.server_type == "responses_api_agents"]
-            yield Gym(client, agents=agents, config=config, supervisor=supervisor)
+            yield Gym(client, agents=agents, config=config, supervisor=supervisor, addresses=addresses)
 
 
 async def _start_all(

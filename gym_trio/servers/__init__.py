@@ -6,6 +6,7 @@
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
 `ModelServer`         a model behind the three APIs; `forms` converts between them
 `ModelCall`           the record of one model call, for a `ModelCallRecorder`
+`HeadServer`          which servers a fleet has, and whether all are ready
 `tool`                marks a method of an environment as a tool of the model
 `RequestBody`         what a handler gets: the JSON object, readable as attributes too
 `Session`             the default state of an environment's session
@@ -19,6 +20,7 @@ from . import _forms as forms
 from ._agent import AgentServer
 from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
 from ._failures import failure_from_wire, failure_of, failure_to_wire
+from ._head import HeadServer, with_addresses
 from ._model import ModelServer
 from ._model_calls import Attempt, CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._resources import ResourcesServer, Session
@@ -31,6 +33,7 @@ __all__ = [
     "AgentServer",
     "Attempt",
     "CallOutcome",
+    "HeadServer",
     "JsonEndpoint",
     "ModelCall",
     "ModelCallRecorder",
@@ -52,4 +55,5 @@ __all__ = [
     "send_json",
     "tool",
     "tools_of",
+    "with_addresses",
 ]
