@@ -21,12 +21,13 @@ class RolloutAttempt:
     **Ownership**: the attempt belongs to its rollout and is forgotten with it.
     """
 
-    __slots__ = ("__weakref__", "delivery", "kept_row", "pulled_at", "rollout_id", "row")
+    __slots__ = ("__weakref__", "delivery", "kept_row", "position", "pulled_at", "rollout_id", "row")
 
-    def __init__(self, row: dict[str, Any], rollout_id: str, pulled_at: float) -> None:
+    def __init__(self, row: dict[str, Any], rollout_id: str, position: int, pulled_at: float) -> None:
         self.kept_row = row  # becomes the outcome's; the rollout works on a copy, so it cannot take keys from it
         self.row = dict(row)
         self.rollout_id = rollout_id
+        self.position = position
         self.pulled_at = pulled_at
         self.delivery = Delivery.NOT_STARTED
 
@@ -62,7 +63,7 @@ async def run_rollout(
             return Completed(attempt.kept_row, result, Timing(attempt.pulled_at, started_at, trio.current_time()))
         failure = timed_out(timeout_seconds, attempt.delivery)
     except BaseException as error:
-        if _ends_the_program(error):
+        if ends_the_program(error):
             raise
         if scope.cancelled_caught:
             failure = timed_out(timeout_seconds, attempt.delivery)
@@ -73,9 +74,10 @@ async def run_rollout(
     return Failed(attempt.kept_row, failure, Timing(attempt.pulled_at, started_at, trio.current_time()))
 
 
-def _ends_the_program(error: BaseException) -> bool:
+def ends_the_program(error: BaseException) -> bool:
+    """``error`` is neither data nor a cancellation: ``KeyboardInterrupt``, ``SystemExit`` and their like."""
     if isinstance(error, BaseExceptionGroup):
-        return any(map(_ends_the_program, error.exceptions))
+        return any(map(ends_the_program, error.exceptions))
     return not isinstance(error, (Exception, trio.Cancelled))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ..errors import (
     ConnectFailed,
     Delivery,
@@ -44,7 +46,7 @@ def failure_of(error: Exception, delivery: Delivery) -> RolloutFailure:
         if status in RETRYABLE_STATUSES:
             kind = FailureKind.AGENT_REQUEST_FAILED
     return RolloutFailure(
-        kind, _message(error), status, body=body, exception_type=type(error).__qualname__, delivery=delivery
+        kind, _message(error), status, body=body, exception_type=type(error).__name__, delivery=delivery
     )
 
 
@@ -54,8 +56,7 @@ def timed_out(seconds: float, delivery: Delivery) -> RolloutFailure:
 
 
 def _message(error: Exception) -> str:
-    try:
-        text = str(error)
-    except Exception as broken:  # noqa: BLE001  a message that cannot be made must not take its rollout's outcome along
-        text = f"{type(error).__qualname__} (its message raised {type(broken).__qualname__})"
-    return text[:_MESSAGE_LENGTH] or type(error).__qualname__
+    text = ""
+    with suppress(Exception):  # a message that cannot be made must not take its rollout's outcome along
+        text = str(error)[:_MESSAGE_LENGTH]
+    return text or type(error).__name__

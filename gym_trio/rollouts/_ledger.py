@@ -54,7 +54,7 @@ class Ledger:
         self._finite = finite
         self._check_row = check_row
         self._in_flight: dict[RolloutAttempt, None] = {}
-        self._withdrawn: list[Unfinished] = []
+        self._withdrawn: dict[int, Unfinished] = {}  # by position
         self._pulled = self._delivered = self._discarded = 0
 
     def move(self, to: Phase) -> None:
@@ -109,10 +109,10 @@ class Ledger:
             accepted = True
         finally:
             if not accepted:
-                self._withdrawn.append(Unfinished(row, Delivery.NOT_STARTED))
+                self._withdrawn[position] = Unfinished(row, Delivery.NOT_STARTED)
         if not self.admits:
             # An async source may hand over a row although its pull was cancelled.
-            self._withdrawn.append(Unfinished(attempt.kept_row, Delivery.NOT_STARTED))
+            self._withdrawn[position] = Unfinished(attempt.kept_row, Delivery.NOT_STARTED)
             return None
         reason = self._budget.objection(now - self._opened_at)
         if reason is None and self.phase is Phase.ADMITTING:
@@ -135,13 +135,13 @@ class Ledger:
                 if error.line is not None:
                     raise
                 raise RowError(str(error), source=error.source, line=position + 1) from error
-        return RolloutAttempt(kept, name, now)
+        return RolloutAttempt(kept, name, position, now)
 
     def finish(self, attempt: RolloutAttempt, outcome: RolloutOutcome | None) -> None:
         """The attempt's task is over, with an outcome or without."""
         del self._in_flight[attempt]
         if outcome is None:
-            self._withdrawn.append(Unfinished(attempt.kept_row, attempt.delivery))
+            self._withdrawn[attempt.position] = Unfinished(attempt.kept_row, attempt.delivery)
             return
         if isinstance(outcome, Completed):
             self._budget.completed(outcome.timing.elapsed_seconds)
@@ -165,8 +165,9 @@ class Ledger:
         self.ready.clear()
 
     def unfinished(self) -> tuple[Unfinished, ...]:
-        flying = (Unfinished(attempt.kept_row, attempt.delivery) for attempt in self._in_flight)
-        return (*self._withdrawn, *flying)
+        """Every row without an outcome, in the order of pulling."""
+        flying = {attempt.position: Unfinished(attempt.kept_row, attempt.delivery) for attempt in self._in_flight}
+        return tuple(left for _, left in sorted((self._withdrawn | flying).items()))
 
     def statistics(self) -> Statistics:
         return Statistics(

@@ -9,7 +9,7 @@ import attrs
 import trio
 from trio.lowlevel import enable_ki_protection
 
-from ._attempt import RolloutAttempt, RunRollout, run_rollout
+from ._attempt import RolloutAttempt, RunRollout, ends_the_program, run_rollout
 from ._keep import Keep
 from ._ledger import CheckRow, Ledger, Phase
 from ._limits import Limits, checked_seconds
@@ -50,7 +50,7 @@ class RolloutStream:
         return self._ledger.statistics()
 
     def unfinished(self) -> tuple[Unfinished, ...]:
-        """Every pulled row that has no outcome, and how far it got; while the stream runs, those in flight too."""
+        """Every pulled row that has no outcome, in the order of pulling; while the stream runs, those in flight too."""
         return self._ledger.unfinished()
 
     def __aiter__(self) -> RolloutStream:
@@ -195,24 +195,24 @@ class RolloutStream:
 
     async def _work(self, block: trio.CancelScope) -> None:
         """The one task beside the block: it pulls the rows and owns the nursery of their rollouts."""
-        try:
-            with self._running:
-                async with trio.open_nursery() as nursery:
+        with self._running:
+            async with trio.open_nursery() as nursery:
+                try:
                     with self._source_error:
                         await self._feed_and_close(nursery, block)
-        except BaseException:
-            block.cancel()
-            raise
+                except BaseException as error:
+                    if ends_the_program(error):
+                        block.cancel()
+                    raise
+                finally:
+                    self._fed()
 
     async def _feed_and_close(self, nursery: trio.Nursery, block: trio.CancelScope) -> None:
         try:
             with self._pulling:
                 await self._feed(nursery, block)
         finally:
-            try:
-                await self._source.aclose()
-            finally:
-                self._fed()
+            await self._source.aclose()
 
     async def _feed(self, nursery: trio.Nursery, block: trio.CancelScope) -> None:
         ledger = self._ledger
