@@ -19,6 +19,14 @@ from ..servers import ResourcesServer
 __all__ = ["ModelFlags", "configure", "environment_blocks", "rows_of", "split_words"]
 
 MODEL_SERVER = "policy_model"
+ELSEWHERE = {
+    MODEL_SERVER: {
+        "responses_api_models": {
+            "openai_model": dict.fromkeys(("openai_base_url", "openai_api_key", "openai_model"), "")
+        }
+    }
+}
+NO_MODEL = "no model server is configured: give --model-type local, or --model-url URL --model NAME"
 ALIASES = {"local": "local_model"}
 
 
@@ -123,15 +131,19 @@ def configure(
     if name is not None:
         found = environment_blocks(name)
         sources.append(found)
-    sources.append(model.blocks())
+    # A fleet that runs already has its own model; the configuration here only has to be whole.
+    sources.append(model.blocks() or ({} if need_model else ELSEWHERE))
     key = os.environ.get("POLICY_API_KEY") or os.environ.get("OPENAI_API_KEY")
-    loaded = load_config(sources, overrides=overrides, env=os.environ)
+    try:
+        loaded = load_config(sources, overrides=overrides, env=os.environ)
+    except ConfigError as error:
+        if need_model and not model.blocks() and repr(MODEL_SERVER) in str(error):
+            raise ConfigError(NO_MODEL, key=error.key, file=error.file) from None
+        raise
     if key and not loaded.settings.get("policy_api_key") and model.model_api_key is None:
         loaded = load_config([*sources, {"policy_api_key": key}], overrides=overrides, env=os.environ)
     if need_model and not loaded.of_type("responses_api_models") and _needs_model(loaded):
-        raise ConfigError(
-            "no model server is configured: give --model-type local, or --model-url URL --model NAME", key=MODEL_SERVER
-        )
+        raise ConfigError(NO_MODEL, key=MODEL_SERVER)
     return loaded
 
 

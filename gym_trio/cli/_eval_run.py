@@ -17,6 +17,7 @@ from ..config import GymConfig
 from ._app import Exit
 from ._configure import ModelFlags, configure, rows_of, split_words
 from ._console import tell
+from ._preflight import check_endpoints
 from ._report import show_report
 from ._run import RunPlan, carry_out
 
@@ -160,6 +161,8 @@ def eval_run(
     with prepare_run(options) as prepared:
         for note in prepared.notes:
             tell(note)
+        if prepared.pending and not no_serve:
+            check_endpoints(loaded)
         report, exit_code = trio.run(carry_out, prepared, plan)
     show_report(report, as_json=as_json)
     if not exit_code and loaded.run.require_complete and not report.complete:

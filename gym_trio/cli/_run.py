@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -100,7 +101,8 @@ class RunInterrupted(RunError):
 async def _open_gym(prepared: PreparedRun, plan: RunPlan, stopper: _Stopper) -> AsyncIterator[Gym]:
     if plan.connect:
         head = plan.config.run.head_server
-        async with connect_gym(f"http://{head.host}:{head.port}") as gym:
+        token = os.environ.get("GYM_TRIO_HEAD_TOKEN")
+        async with connect_gym(f"http://{head.host}:{head.port}", token=token) as gym:
             yield gym
     elif not prepared.pending:
         # Complete already: no server is needed to say so.

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
+import attrs
+
 from .. import agents, environments, models
 from ..config import ServerBlock, structure, suggestion
 from ..errors import ConfigError, MissingExtraError
@@ -83,14 +85,20 @@ def _import_file(name: str, config_file: str | None) -> Any:
     return module
 
 
+@attrs.frozen
+class NoSettings:
+    """The keys of a built-in server that has none of its own. A user's class without settings takes any."""
+
+
 def build_server(block: ServerBlock, client: ServerClient | None) -> Server:
     """The server object of ``block``, its settings checked with their place in the configuration.
 
     **Errors**: `ConfigError` with file and key path.
     """
     cls = find_implementation(block)
-    if cls.settings_type is not None:
-        structure(
-            cast("type[Any]", cls.settings_type), block.settings, key=block.key, file=block.file, ignore=COMMON_KEYS
-        )
+    settings_type = cls.settings_type
+    if settings_type is None and cls.__module__.startswith("gym_trio."):
+        settings_type = NoSettings
+    if settings_type is not None:
+        structure(cast("type[Any]", settings_type), block.settings, key=block.key, file=block.file, ignore=COMMON_KEYS)
     return cls(name=block.name, config=block.settings, client=client)

@@ -91,10 +91,10 @@ async def open_gym_of(
 
 
 @asynccontextmanager
-async def connect_gym(where: str | Mapping[str, str]) -> AsyncIterator[Gym]:
+async def connect_gym(where: str | Mapping[str, str], *, token: str | None = None) -> AsyncIterator[Gym]:
     """A `Gym` of servers that someone else runs: a head server's URL, or ``{server name: URL}``.
 
-    Nothing is sent on entry; the head is asked when its answer is first needed.
+    Nothing is sent on entry; the head is asked when its answer is first needed, with ``token`` when it wants one.
 
     **Cancellation**, **Ownership**: leaving the block closes the connections. The servers are not touched.
 
@@ -110,17 +110,18 @@ async def connect_gym(where: str | Mapping[str, str]) -> AsyncIterator[Gym]:
         client.register("head", transport, where)
 
         async def find_routes() -> tuple[str, ...]:
-            return await ask_head(client, transport)
+            return await ask_head(client, transport, token)
 
         yield Gym(client, find_routes=find_routes)
 
 
-async def ask_head(client: ServerClient, transport: SocketTransport) -> tuple[str, ...]:
+async def ask_head(client: ServerClient, transport: SocketTransport, token: str | None) -> tuple[str, ...]:
     """Register every server that the head server lists; the names of the agents.
 
     **Errors**: `TransportError`, `ResponseError` of the head; `ConfigError` when its list is not one.
     """
-    response = await client.get("head", "/server_instances")
+    headers = {"authorization": f"Bearer {token}"} if token else None
+    response = await client.get("head", "/server_instances", headers=headers)
     response.raise_for_status()
     listed = response.json()
     if not isinstance(listed, list):
