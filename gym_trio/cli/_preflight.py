@@ -1,0 +1,71 @@
+"""Looking at a model endpoint before anything starts: is it there, and does it take the key?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import trio
+
+from ..config import GymConfig, ServerBlock, redact_text
+from ..errors import GymError, TransportError, UsageError
+from ..http import ServerClient, open_socket_transport
+
+__all__ = ["check_endpoints"]
+
+LOOK_SECONDS = 10.0
+# Implementation → the keys that hold its endpoint's URLs and its key.
+ENDPOINT_KEYS = {"openai_model": ("openai_base_url", "openai_api_key"), "vllm_model": ("base_url", "api_key")}
+
+
+def check_endpoints(config: GymConfig) -> None:
+    """Ask each model endpoint of ``config`` for its list of models.
+
+    An endpoint that answers at all is up, 404 included; one that is overloaded now may not be later.
+
+    **Errors**: `UsageError` for one that cannot be reached, or that refuses the key.
+    """
+    trio.run(_check_all, config)
+
+
+async def _check_all(config: GymConfig) -> None:
+    async with open_socket_transport() as transport:
+        client = ServerClient()
+        for block, url, key in _endpoints(config):
+            client.register(block.name, transport, url)
+            await _check(client, block, url, key)
+
+
+def _endpoints(config: GymConfig) -> Iterator[tuple[ServerBlock, str, str]]:
+    for block in config.of_type("responses_api_models"):
+        if block.implementation in ENDPOINT_KEYS and "command" not in block.settings:
+            url_key, secret_key = ENDPOINT_KEYS[block.implementation]
+            urls = block.settings.get(url_key) or ()
+            for url in [urls] if isinstance(urls, str) else urls:
+                yield (
+                    block,
+                    url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/v1",
+                    str(block.settings.get(secret_key) or ""),
+                )
+
+
+async def _check(client: ServerClient, block: ServerBlock, url: str, key: str) -> None:
+    headers = {"authorization": f"Bearer {key}"} if key else None
+    try:
+        with trio.move_on_after(LOOK_SECONDS):
+            response = await client.get(block.name, "/models", headers=headers)
+            if response.status in (401, 403):
+                what = "refuses the key" if key else "wants a key"
+                hint = "give --model-api-key, policy_api_key in env.yaml, or POLICY_API_KEY"
+                said = redact_text(response.text[:200], secrets=[key] if key else ())
+                raise UsageError(f"model server {block.name}: {url} {what} (status {response.status}: {said}); {hint}")
+            return
+    except TransportError as error:
+        raise UsageError(
+            f"model server {block.name}: {url} cannot be used: {error}; start it, or correct --model-url"
+        ) from None
+    except UsageError:
+        raise
+    except GymError as error:
+        raise UsageError(f"model server {block.name}: {url}: {error}") from None
+    raise UsageError(f"model server {block.name}: {url} does not answer within {LOOK_SECONDS:g} s")
