@@ -49,6 +49,7 @@ def read_yaml(path: pathlib.Path) -> dict[str, Any]:
     """
     import yaml
     from omegaconf import DictConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
 
     try:
         loaded = OmegaConf.load(path)
@@ -58,6 +59,9 @@ def read_yaml(path: pathlib.Path) -> dict[str, Any]:
         raise ConfigError(f"broken YAML: {error.problem or error.context}", file=f"{path}{line}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"broken YAML: {str(error).splitlines()[0]}", file=str(path)) from None
+    except OmegaConfBaseException as error:
+        where = str(error.full_key) if error.full_key else None
+        raise ConfigError(str(error).splitlines()[0], file=str(path), key=where) from None
     except UnicodeDecodeError:
         raise ConfigError("is not UTF-8 text", file=str(path)) from None
     except OSError as error:

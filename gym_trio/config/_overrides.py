@@ -39,7 +39,7 @@ class Override:
         return ".".join(self.path)
 
 
-_FORM = re.compile(r"(?P<verb>\+\+|\+|~)?(?P<key>[^=\s]+?)\s*(?:=(?P<value>.*))?", re.DOTALL)
+_FORM = re.compile(r"(?P<verb>\+\+|\+|~)?(?P<key>[^=\s+~][^=\s]*?)\s*(?:=(?P<value>.*))?", re.DOTALL)
 _INDEX = re.compile(r"\[(\d+)\]")
 
 

@@ -63,7 +63,7 @@ def structure(
         return _converter().structure(kept, cls)
     except _PROBLEMS as error:
         path, message = _explain(error)
-        where = ".".join(part for part in (key, *path) if part)
+        where = ".".join(part for part in (key, *path) if part).replace(".[", "[")
         raise ConfigError(message, file=file, key=where or None) from None
 
 
@@ -223,7 +223,8 @@ def _union_hook(converter: cattrs.Converter, kind: Any) -> Callable[[Any, Any], 
         fitting = [member for member in members if _may_hold(member, value)]
         if not fitting:
             names = [*(_kind_name(member) for member in members), *(["null"] if optional else [])]
-            raise _refuse(value, " or ".join(dict.fromkeys(names)))
+            quote = " (put it in quotes)" if str in members and isinstance(value, int | float) else ""
+            raise _refuse(value, " or ".join(dict.fromkeys(names)) + quote)
         for member in fitting[:-1]:
             try:
                 return converter.structure(value, member)

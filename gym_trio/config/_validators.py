@@ -23,7 +23,7 @@ class InvalidSetting(ValueError):
 
 def shown(field: str, value: Any) -> str:
     """The value as an error may show it."""
-    if is_secret_name(field) and isinstance(value, str):
+    if is_secret_name(field) and not isinstance(value, int | float | None):
         return HIDDEN
     text = repr(redact(value))
     return text if len(text) <= 80 else text[:77] + "..."

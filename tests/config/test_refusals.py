@@ -1,0 +1,202 @@
+"""Each mistake is one line that names the file, the key's path and the nearest right name."""
+
+from __future__ import annotations
+
+import pytest
+
+from gym_trio.config import load_config
+from gym_trio.errors import ConfigError
+
+AGENT = {"responses_api_agents": {"simple_agent": {}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "says"),
+    [
+        ("shop: {resource_servers: {shop: {}}}", "shop.resource_servers", "did you mean 'resources_servers'?"),
+        ("shop: {servers: {shop: {entrypoint: app.py}}}", "shop.servers", "unknown server type 'servers'"),
+        ("shop: {resources_servers: {a: {}, b: {}}}", "shop.resources_servers", "one implementation"),
+        ("shop: {resources_servers: {}}", "shop.resources_servers", "one implementation"),
+        ("shop: {resources_servers: 3}", "shop.resources_servers", "one implementation"),
+        ("shop: {resources_servers: {a: 3}}", "shop.resources_servers.a", "must be a mapping"),
+        ("shop: {resources_servers: {a: {}}, port: 3}", "shop.port", "unknown key beside 'resources_servers'"),
+        ("s: {resources_servers: {a: {}}, responses_api_models: {b: {}}}", "s.responses_api_models", "second server"),
+        ("s: {resources_servers: {a: {port: http}}}", "s.resources_servers.a.port", "must be a whole number"),
+        ("s: {resources_servers: {a: {port: 70000}}}", "s.resources_servers.a.port", "from 0 to 65535"),
+        ("s: {resources_servers: {a: {host: 3}}}", "s.resources_servers.a.host", "put it in quotes"),
+        ("s: {resources_servers: {a: {datasets: x}}}", "s.resources_servers.a.datasets", "must be a list"),
+        ("s: {resources_servers: {a: {datasets: [x]}}}", "s.resources_servers.a.datasets[0]", "must be a mapping"),
+        ("num_repeat: 3", "num_repeat", "did you mean 'num_repeats'?"),
+        ("zzz: 3", "zzz", "unknown key (it is no server block"),
+        ("num_repeats: three", "num_repeats", "must be a whole number"),
+        ("num_repeats: {a: 0}", "num_repeats", "at least 1"),
+        ("num_repeats: [1]", "num_repeats", "must be a whole number or a mapping"),
+        ("limit: 0", "limit", "at least 1"),
+        ("limit: true", "limit", "must be a whole number"),
+        ("fsync: 1", "fsync", "must be true or false"),
+        ("split: trian", "split", "did you mean 'train'?"),
+        ("dispatch_budget_s: -1", "dispatch_budget_s", "finite and not negative"),
+        ("dispatch_budget_s: .inf", "dispatch_budget_s", "finite and not negative"),
+        ("dispatch_budget_s: .nan", "dispatch_budget_s", "finite and not negative"),
+        ("rollout_timeout_seconds: 0", "rollout_timeout_seconds", "above 0"),
+        ("head_server: {prt: 3}", "head_server.prt", "did you mean 'port'?"),
+        ("head_server: {port: x}", "head_server.port", "must be a whole number"),
+        ("skills: {}", "skills.path", "must be given"),
+        ("skills: {path: ''}", "skills.path", "must not be empty"),
+        ("token_id_capture: {max_mask_fraction: 2}", "token_id_capture.max_mask_fraction", "from 0 to 1"),
+        ("fan_out: {a: [b, b]}", "fan_out", "lists an agent twice"),
+        ("fan_out: {a: []}", "fan_out", "lists no agent"),
+        ("fan_out: {a: b}", "fan_out.a", "must be a list"),
+        ("agent_map: {a: 3}", "agent_map.a", "must be a text"),
+        ("agent_map: {1: a}", "agent_map", "the key 1 must be a text"),
+        ("port_range_low: 9\nport_range_high: 8", "port_range_low", "above port_range_high"),
+        ("limit: ???", "limit", "must be given: in env.yaml, or as ++limit=VALUE"),
+        ("limit: ${lim}", "limit", "refers to 'lim', which is not set; did you mean 'limit'?"),
+        ("limit: ${a.b}", "limit", "refers to 'a.b', which is not set"),
+        ("limit: ${oc.env:LIMIT}", "limit", "the environment variable 'LIMIT' is not set"),
+        ("limit: ${oc.env:${x}}", "limit", "is not the name of an environment variable"),
+        ("limit: '${oc.env:X'", "limit", "missing BRACE_CLOSE"),
+        ("limit: ${nonsense:3}", "limit", "nonsense"),
+        ("limit: '${'", "limit", ""),
+        ("config_paths: 3", "config_paths", "must be a list of paths"),
+        ("config_paths: [nowhere.yaml]", "config_paths", "there is no file 'nowhere.yaml'; looked in"),
+    ],
+)
+def test_a_wrong_file_is_named_with_the_key_and_what_would_be_right(put, refuse, text, key, says):
+    """The error has the file and the key, and says what is wrong with it."""
+    path = put("wrong.yaml", text)
+    error = refuse(path)
+    assert (error.key, error.file) == (key, str(path)), str(error)
+    assert says in str(error)
+    assert str(error).startswith(f"{path}: {key}: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a: 1\nb: [1,\nc: 2\n", 4), ("a: 1\n  b: 2\n", 2), ("a: 1\na: 2\n", 2), ("a: @\n", 1)]
+)
+def test_broken_yaml_is_named_with_its_line(put, refuse, text, line):
+    """The first line that cannot be read is in the error, a key that stands twice included."""
+    path = put("broken.yaml", text)
+    error = refuse(path)
+    assert error.file == f"{path}:{line}"
+    assert "broken YAML" in str(error)
+
+
+def test_files_that_are_no_configurations_are_named(put, refuse, tmp_path):
+    """A list, a text, bytes, a folder and nothing at all."""
+    assert "must hold a mapping" in str(refuse(put("list.yaml", "- 1\n")))
+    assert "is not UTF-8" in str(_bytes(tmp_path, refuse, b"\xff\xfe\x00a"))
+    assert "broken YAML" in str(_bytes(tmp_path, refuse, b"a: \x00"))
+    assert "there is no file" in str(refuse(tmp_path))
+    assert "must be a text" in str(refuse(put("int.yaml", "1: 2\n")))
+    assert "must be a text" in str(refuse({1: 2}))
+    assert "there is no file" in str(refuse("nowhere.yaml"))
+    assert "there is no file" in str(refuse(tmp_path / "nowhere.yaml"))
+
+
+def _bytes(tmp_path, refuse, content):
+    path = tmp_path / "bytes.yaml"
+    path.write_bytes(content)
+    return refuse(path)
+
+
+def test_a_file_that_cannot_be_read_is_named(refuse):
+    """The reason of the operating system is in the error. (That file opens, and no byte of it can be read.)"""
+    assert "/proc/self/mem: cannot be read: " in str(refuse("/proc/self/mem"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "key", "says"),
+    [
+        ({"type": "resources_servers", "name": "shp"}, "resources_server.name", "did you mean 'shop'?"),
+        ({"type": "resource_servers", "name": "shop"}, "resources_server.type", "did you mean 'resources_servers'?"),
+        ({"type": "responses_api_models", "name": "shop"}, "resources_server", "'shop' is one of resources_servers"),
+    ],
+)
+def test_a_reference_to_a_server_that_is_not_there_is_refused(refuse, reference, key, says):
+    """A wrong name, a wrong type and a name of another type."""
+    agent = {"responses_api_agents": {"simple_agent": {"resources_server": reference}}}
+    error = refuse({"shop": {"resources_servers": {"shop": {}}}, "a": agent})
+    assert error.key == f"a.responses_api_agents.simple_agent.{key}"
+    assert says in str(error)
+
+
+def test_references_are_found_at_any_depth_and_other_mappings_are_not_taken_for_them(load, refuse):
+    """A list of references is checked; a dataset or a tool, which have a type and a name too, is not."""
+    tools = [{"type": "function", "name": "f"}, {"type": "example", "name": "shop"}]
+    agent = {"responses_api_agents": {"x": {"tools": tools, "others": [{"type": "resources_servers", "name": "no"}]}}}
+    assert refuse({"a": agent}).key == "a.responses_api_agents.x.others[0].name"
+    agent["responses_api_agents"]["x"].pop("others")
+    assert load({"a": agent}).server("a").settings["tools"] == tools
+
+
+@pytest.mark.parametrize(
+    ("override", "key", "says"),
+    [
+        ("a.responses_api_agents.simple_agent.max_step=4", "a.responses_api_agents.simple_agent.max_step", "max_steps"),
+        ("num_repeat=4", "num_repeat", "did you mean 'num_repeats'?"),
+        ("zzz=4", "zzz", "no such key to change (++zzz=... adds it)"),
+        ("b.c.d=4", "b.c.d", "there is no 'b'"),
+        ("~a.nothing", "a.nothing", "there is no key 'nothing' to delete"),
+        ("++a.responses_api_agents.simple_agent.max_steps.x=1", "a.responses_api_agents.simple_agent.max_steps.x", ""),
+        ("++limit=x", "limit", "must be a whole number"),
+        ("++list=1", "list", "unknown key"),
+        ("++limit=[1", "limit", "']' or ',' is missing"),
+        ("++limit={1", "limit", "has no ':'"),
+        ("++limit='x", "limit", "is not closed"),
+        ("++limit=[1] 2", "limit", "nothing may follow"),
+        (
+            "++a.responses_api_agents.simple_agent.steps.7=1",
+            "a.responses_api_agents.simple_agent.steps.7",
+            "has 2 items",
+        ),
+        ("~a.responses_api_agents.simple_agent.steps.2", "a.responses_api_agents.simple_agent.steps.2", "has 2 items"),
+        ("a.responses_api_agents.simple_agent.steps.x=1", "a.responses_api_agents.simple_agent.steps.x", "2 items"),
+    ],
+)
+def test_a_wrong_override_is_named_as_the_command_lines(refuse, override, key, says):
+    """The error says that it is the command line, and which key."""
+    agent = {"responses_api_agents": {"simple_agent": {"max_steps": 1, "steps": [1, 2]}}}
+    error = refuse({"a": agent}, override)
+    assert (error.file, error.key) == ("command line", key)
+    assert says in str(error)
+
+
+@pytest.mark.parametrize("override", ["", "=3", "++=3", "a..b=1", "++a", "a", "a b=1"])
+def test_what_is_no_override_is_shown_with_the_right_form(refuse, override):
+    """A word that has no key or no value."""
+    assert "is not an override; write ++key.path=value" in str(refuse({}, override))
+
+
+def test_every_missing_value_is_told_at_once(put, refuse):
+    """The first with its file, the others by name."""
+    path = put("m.yaml", "m: {responses_api_models: {x: {url: '???', list: [a, '???']}}}\n")
+    error = refuse(path)
+    assert error.key == "m.responses_api_models.x.url"
+    assert "(and m.responses_api_models.x.list[1])" in str(error)
+
+
+def test_the_blame_is_the_source_of_the_very_key(put, load):
+    """A block from a file with a key from the command line: the error says which of the two is wrong."""
+    path = put("m.yaml", "m: {responses_api_models: {x: {port: 1, steps: 2}}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path, "++m.responses_api_models.x.port=x")
+    assert caught.value.file == "command line"
+    block = load(path, "++m.responses_api_models.x.other=x").server("m")
+    assert (block.file, dict(block.origins)) == (str(path), {"other": "command line"})
+
+
+def test_an_unknown_server_is_refused_with_the_nearest(load):
+    """Asking a configuration for a server that it does not have."""
+    with pytest.raises(ConfigError, match=r"no server 'b'; known: a"):
+        load({"a": AGENT}).server("b")
+
+
+def test_a_secret_is_not_in_the_error_about_it():
+    """The value of a key that is shaped like one, or named like one, is not shown."""
+    with pytest.raises(ConfigError) as caught:
+        load_config({"policy_api_key": {"k": "my-own-key"}}, env_yaml=False)
+    assert "my-own-key" not in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        load_config({"limit": "sk-abcdefgh"}, env_yaml=False)
+    assert "abcdefgh" not in str(caught.value)
