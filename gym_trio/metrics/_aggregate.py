@@ -13,7 +13,7 @@ from ._extras import duplicate_rows, incomplete_repeats, intervals, pass_metrics
 from ._hooks import Computed, Hooks, run_compute_metrics, run_get_key_metrics
 from ._ledger import Coverage, Ledger
 from ._perf import perf_summary
-from ._rows import AGENT_REF, ENVIRONMENT_SERVER, Source, TaskIndex, summarize
+from ._rows import AGENT_REF, ENVIRONMENT_SERVER, RowSummary, Source, TaskIndex, summarize
 
 FindHooks = Callable[[Source], Hooks | None]
 
@@ -105,7 +105,7 @@ class Aggregator:
         self._seed = seed
         self._rows: dict[Source, SourceRows] = {}
         self._hooks: dict[Source, Hooks] = {}
-        self._imputed = 0
+        self._counted_failures = self._imputed = 0
 
     def __repr__(self) -> str:
         return f"<Aggregator sources={len(self._rows)} rows={sum(map(len, self._rows.values()))}>"
@@ -137,13 +137,15 @@ class Aggregator:
         ``sample_of(agent, task)`` gives what a task's row shows as its ``sample``; by default the agent's name.
         Nothing may be added afterwards.
         """
-        self._impute()
+        self._counted_failures += self._add_zeros(self._ledger.counted(self._seen))
+        self._imputed += self._add_zeros(self._ledger.imputed(self._seen))
         sources = sorted(self._rows, key=lambda source: (source.agent, source.environment_server or ""))
         aggregates = tuple(self._aggregate(source, sample_of or _bare_sample) for source in sources)
         coverage = self._ledger.coverage(
             self._seen,
             scored=sum(map(len, self._rows.values())),
             masked=sum(sum(rows.masked) for rows in self._rows.values()),
+            counted_failures=self._counted_failures,
             imputed=self._imputed,
         )
         return Aggregate(aggregates, coverage)
@@ -151,15 +153,16 @@ class Aggregator:
     def _seen(self, agent: str, task: TaskIndex, rollout: int) -> bool:
         return any(source.agent == agent and (task, rollout) in rows for source, rows in self._rows.items())
 
-    def _impute(self) -> None:
-        # Judged against what was seen before, so that a zero that was added does not hide another.
-        for summary, row in list(self._ledger.zeros(self._seen)):
+    def _add_zeros(self, zeros: Iterable[tuple[RowSummary, Mapping[str, Any]]]) -> int:
+        # All are found before the first is added, so that one zero does not change what another is judged by.
+        found = list(zeros)
+        for summary, row in found:
             source = self._home(summary.source)
             rows = self._rows_of(source)
             known = {*rows.numbers.names(), "reward"}
             numbers = {name: number for name, number in summary.numbers.items() if name in known}
             rows.add(attrs.evolve(summary, source=source, numbers=numbers), row)
-            self._imputed += 1
+        return len(found)
 
     def _home(self, source: Source) -> Source:
         """Where a row without an output of its own belongs: with the agent's other rows, if they are in one place."""

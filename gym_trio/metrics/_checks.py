@@ -44,14 +44,21 @@ def rollout_missing_agent_turns(evidence: Evidence) -> list[Finding] | None:
 
 
 def agent_turn_hollow(evidence: Evidence) -> list[Finding] | None:
-    """A turn holds neither content nor a tool call, whatever model calls it claims."""
+    """A turn holds neither content nor a tool call, whatever model calls it claims.
+
+    Without a trajectory: also a response that ends in reasoning alone, with no answer to it.
+    """
     if not evidence.turns_observed and evidence.response.turns is None:
         return None
-    return [
+    findings = [
         Finding("agent_turn_hollow", {"reason": "no message, no reasoning, no tool call"}, turn.locator)
         for turn in evidence.turns
         if not turn.has_content and not turn.has_tool_calls
     ]
+    last = evidence.turns[-1] if evidence.turns else None
+    if last is not None and last.reasoning_only and last.has_content:
+        findings.append(Finding("agent_turn_hollow", {"reason": "reasoning without an answer"}, last.locator))
+    return findings
 
 
 def rollout_ended_on_failed_model_call(evidence: Evidence) -> list[Finding] | None:

@@ -22,15 +22,15 @@ class Verdict(enum.StrEnum):
     UNOBSERVED = "unobserved"  # nothing was found, and not everything could be looked at
 
 
-@attrs.define
+@attrs.frozen
 class RolloutDigest:
-    """What is kept of one record. Findings about duplicates are added when all records are known."""
+    """What is kept of one record."""
 
     task: TaskIndex
     rollout: int | str
     stage: Any
     rollout_id: str
-    findings: list[Finding]
+    findings: tuple[Finding, ...]
     unobserved: tuple[str, ...]
     captured: bool = False
     calls_known: bool = False
@@ -64,7 +64,7 @@ def digest_of(
     evidence: Evidence,
     task: TaskIndex,
     rollout: int,
-    findings: list[Finding],
+    findings: tuple[Finding, ...],
     unobserved: tuple[str, ...],
 ) -> RolloutDigest:
     """The digest of a judged record."""

@@ -139,7 +139,7 @@ def _from_trajectory(raw: Mapping[str, Any], own: Evidence) -> Evidence:
         turns=tuple(map(_turn, *_numbered(raw.get("turns")))) if turns_observed else own.turns,
         turns_observed=turns_observed,
         calls=calls,
-        calls_observed=observed and bool(calls or claims),
+        calls_observed=observed and bool(calls or claims or contradictions),
         own_calls=bound if claims else calls,
         turn_calls=_in_order(found, turn_claims),
         claimed=bool(claims),

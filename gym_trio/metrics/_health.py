@@ -8,7 +8,7 @@ score or an exit code.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -90,7 +90,7 @@ class HealthChecker:
         evidence = gather(row)
         findings, unobserved = self._judge(evidence)
         unobserved = self._unobserved.setdefault(unobserved, unobserved)
-        digest = digest_of(row, evidence, task, rollout or 0, findings, unobserved)
+        digest = digest_of(row, evidence, task, rollout or 0, tuple(findings), unobserved)
         self._digests.append(digest)
         return digest
 
@@ -105,7 +105,7 @@ class HealthChecker:
         unobserved = tuple(
             name for name in (*_RECORD_CHECKS, *self._checks) if name not in {*self._ignored, RECORD_UNREADABLE}
         )
-        findings = [] if RECORD_UNREADABLE in self._ignored else [finding]
+        findings = () if RECORD_UNREADABLE in self._ignored else (finding,)
         digest = RolloutDigest(task, 0, None, f"{task}-0", findings, unobserved)
         self._digests.append(digest)
         return digest
@@ -133,10 +133,8 @@ class HealthChecker:
 
     def finish(self) -> HealthReport:
         """Judge duplicates and tasks, and sum up. Records added later are judged by the next `finish`."""
-        digests = [attrs.evolve(digest, findings=list(digest.findings)) for digest in self._digests]
-        if DUPLICATE_IDENTITY not in self._ignored:
-            _mark_duplicates(digests)
-        digests.sort(key=_order)
+        digests = self._digests if DUPLICATE_IDENTITY in self._ignored else _with_duplicates(self._digests)
+        digests = sorted(digests, key=_order)
         return HealthReport(summarize_quality(digests, CHECK_IDS, self._ignored), tuple(digests))
 
 
@@ -148,14 +146,21 @@ def check_health(rows: Iterable[Any], *, ignored: str | Iterable[str] | None = N
     return checker.finish()
 
 
-def _mark_duplicates(digests: Sequence[RolloutDigest]) -> None:
-    groups: defaultdict[tuple[Any, ...], list[RolloutDigest]] = defaultdict(list)
-    for digest in digests:
-        groups[str(digest.stage), digest.task, digest.rollout].append(digest)
-    for copies in groups.values():
-        if len(copies) > 1:
-            for digest in copies:
-                digest.findings.append(Finding(DUPLICATE_IDENTITY, {"duplicate_count": len(copies)}))
+def _with_duplicates(digests: Sequence[RolloutDigest]) -> list[RolloutDigest]:
+    """The digests, with a finding on each that shares its stage, task and repeat with another."""
+    claims = Counter(map(_claim, digests))
+    return [
+        attrs.evolve(digest, findings=(*digest.findings, _duplicate(count))) if count > 1 else digest
+        for digest, count in ((digest, claims[_claim(digest)]) for digest in digests)
+    ]
+
+
+def _claim(digest: RolloutDigest) -> Any:
+    return str(digest.stage), digest.task, digest.rollout
+
+
+def _duplicate(count: int) -> Finding:
+    return Finding(DUPLICATE_IDENTITY, {"duplicate_count": count})
 
 
 def _order(digest: RolloutDigest) -> tuple[Any, ...]:

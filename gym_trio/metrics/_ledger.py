@@ -33,14 +33,16 @@ _DIAGNOSTICS = frozenset({"failure_kind", "failure_reason", "elapsed_seconds"})
 class Coverage:
     """How much of a run its score covers.
 
-    ``scored`` rows are in the metrics' input, ``masked`` and ``imputed`` ones among them; ``failed`` counts by class
-    the rollouts whose last word is a failure that is not counted; ``missing`` left no row at all.
+    ``scored`` rows are in the metrics' input; among them are ``masked`` ones, failures that were counted
+    (``counted_failures``) and, where missing rollouts are counted, ``imputed`` zeros (None where they are not).
+    ``failed`` counts by class the rollouts whose last word is a failure that is not counted; ``missing`` left no row.
     """
 
     expected: int
     scored: int
     masked: int
-    imputed: int
+    counted_failures: int
+    imputed: int | None
     failed: dict[str, int]
     missing: int
 
@@ -48,16 +50,18 @@ class Coverage:
     def line(self) -> str:
         """The coverage as one line for a person."""
         classes = ", ".join(f"{count} {name}" for name, count in sorted(self.failed.items()))
-        imputed = f", {self.imputed} counted as zero" if self.imputed else ""
+        zeros = f" (of these {self.counted_failures} failed" if self.counted_failures else ""
+        zeros += f"{' and' if zeros else ' (of these'} {self.imputed} missing" if self.imputed else ""
         return (
-            f"expected {self.expected}, scored {self.scored}{imputed}, failed {sum(self.failed.values())}"
-            f"{f' ({classes})' if classes else ''}, masked {self.masked}, missing {self.missing}"
+            f"expected {self.expected}, scored {self.scored}{f'{zeros}, counted as zero)' if zeros else ''}, "
+            f"failed {sum(self.failed.values())}{f' ({classes})' if classes else ''}, "
+            f"masked {self.masked}, missing {self.missing}"
         )
 
     def exported(self) -> dict[str, int]:
         """The numbers for exporters; here what is missing is all that is not scored."""
         found = {"expected": self.expected, "scored": self.scored, "missing": self.expected - self.scored}
-        if self.imputed:
+        if self.imputed is not None:
             found["imputed"] = self.imputed
         return {f"coverage/{name}": count for name, count in found.items()}
 
@@ -113,12 +117,15 @@ class Ledger:
         """The agents that rollouts were dispatched to."""
         return tuple(self._owed)
 
-    def zeros(self, seen: Callable[[str, TaskIndex, int], bool]) -> Iterator[tuple[RowSummary, dict[str, Any]]]:
-        """The rows that the options add to the metrics' input: counted failures, then missing rollouts."""
+    def counted(self, seen: Callable[[str, TaskIndex, int], bool]) -> Iterator[tuple[RowSummary, dict[str, Any]]]:
+        """The failures that the caller counts, as rows of the metrics' input."""
         for (agent, task, rollout), failure in self._failures.items():
             if failure.row is not None and not seen(agent, task, rollout):
                 fields = self._task_rows.get((agent, task), {}) | failure.row
                 yield self._zero(failure.source, task, rollout, fields)
+
+    def imputed(self, seen: Callable[[str, TaskIndex, int], bool]) -> Iterator[tuple[RowSummary, dict[str, Any]]]:
+        """The rollouts that left no row, as zeros, where the caller counts them."""
         if self.count_missing:
             for agent, task, rollout in self._lost(seen):
                 fields = self._task_rows[agent, task]
@@ -140,7 +147,13 @@ class Ledger:
                         yield agent, task, rollout
 
     def coverage(
-        self, seen: Callable[[str, TaskIndex, int], bool], *, scored: int, masked: int, imputed: int
+        self,
+        seen: Callable[[str, TaskIndex, int], bool],
+        *,
+        scored: int,
+        masked: int,
+        counted_failures: int,
+        imputed: int,
     ) -> Coverage:
         """The account; ``seen`` says whether a rollout has a row in the metrics' input."""
         failed = Counter(failure.failure_class for key, failure in self._failures.items() if not seen(*key))
@@ -150,7 +163,8 @@ class Ledger:
             expected=scored + failed.total() + missing,
             scored=scored,
             masked=masked,
-            imputed=imputed,
+            counted_failures=counted_failures,
+            imputed=imputed if self.count_missing else None,
             failed=dict(failed),
             missing=missing,
         )

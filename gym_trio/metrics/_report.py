@@ -25,6 +25,7 @@ def to_json(comparison: Comparison, provenance: Mapping[str, Any] | None = None)
 
 
 def _agent_json(agent: AgentComparison) -> dict[str, Any]:
+    flips = attrs.asdict(agent.flips)
     return {
         "baseline_agent": agent.baseline_agent,
         "candidate_agents": [agent.candidate_agent],
@@ -33,7 +34,7 @@ def _agent_json(agent: AgentComparison) -> dict[str, Any]:
         "baseline_repeat_count": agent.repeat_counts[0],
         "candidate_repeat_counts": [agent.repeat_counts[1]],
         "metrics": [_metric_json(row) for row in agent.metrics],
-        "flips": [{"candidate_index": 0, **attrs.asdict(agent.flips)}],
+        "flips": [{"candidate_index": 0, **flips, "flips": list(flips["flips"])}],
         "notes": list(agent.notes),
     }
 

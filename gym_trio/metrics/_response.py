@@ -35,6 +35,7 @@ class Turn:
     has_content: bool
     has_tool_calls: bool
     claims: tuple[Identity, ...] = ()
+    reasoning_only: bool = False
 
     @property
     def active(self) -> bool:
@@ -132,7 +133,15 @@ def _turns_of(items: Sequence[Mapping[str, Any]]) -> tuple[Turn, ...]:
         if own:
             stretches[-1][1].append(item)
         inside = own
-    return tuple(Turn({"output_item": at}, has_content(found), has_tool_calls(found)) for at, found in stretches)
+    return tuple(
+        Turn(
+            {"output_item": at},
+            has_content(found),
+            has_tool_calls(found),
+            reasoning_only=all(item.get("type") == "reasoning" for item in found),
+        )
+        for at, found in stretches
+    )
 
 
 def _other_form(response: Mapping[str, Any]) -> tuple[Turn, ...] | None:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 NAN = math.nan
+EXACT = 2**53
 
 
 @attrs.define
 class _Column:
     values: array[float] = attrs.field(factory=lambda: array("d"))
-    # Whether every value so far was an int or a bool; such a column gives ints back.
+    # Whether every value so far was an int or a bool that a float holds exactly; such a column gives ints back.
     whole: bool = True
 
 
@@ -48,7 +49,7 @@ class NumberTable:
             column = self._columns.get(name)
             if column is None:
                 column = self._columns[name] = _Column(array("d", [NAN]) * self._length)
-            column.whole = column.whole and isinstance(number, int)
+            column.whole = column.whole and isinstance(number, int) and abs(number) <= EXACT
             column.values[position] = number
 
     def names(self) -> list[str]:
