@@ -19,7 +19,7 @@ __all__ = ["Exit", "build_app", "main"]
 COMMANDS: dict[str, tuple[str, str]] = {
     "eval run": ("_eval_run:eval_run", "Run rollouts of an environment and score them"),
     "eval aggregate": ("_eval_files:aggregate", "Aggregate metrics of one or more rollout files"),
-    "eval reverify": ("_eval_files:reverify", "Compute the rewards of recorded rollouts again, without a model"),
+    "eval reverify": ("_reverify:reverify", "Compute the rewards of recorded rollouts again, without a model"),
     "eval profile": ("_eval_files:profile", "Per-task statistics of a run"),
     "eval compare": ("_eval_files:compare", "Compare two runs, task by task"),
     "eval health-check": ("_eval_files:health_check", "Find rollouts whose evidence is broken"),

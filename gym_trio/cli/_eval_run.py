@@ -12,12 +12,12 @@ import attrs
 import trio
 from cyclopts import Parameter
 
-from ..collection import options_from, prepare_run, stream_arguments
+from ..collection import health_check_dir, options_from, prepare_run, stream_arguments
 from ..config import GymConfig
 from ._app import Exit
 from ._configure import ModelFlags, configure, rows_of, split_words
 from ._console import tell
-from ._preflight import check_endpoints
+from ._preflight import check_endpoints, check_servers
 from ._report import show_report
 from ._run import RunPlan, carry_out
 
@@ -52,6 +52,8 @@ def eval_run(
     no_serve: Annotated[bool, Switch] = False,
     resume: Annotated[bool, Switch] = False,
     disable_aggregation: Annotated[bool, Switch] = False,
+    no_health_check: Annotated[bool, Switch] = False,
+    health_check_ignore: Annotated[list[str] | None, Switch] = None,
     fsync: Annotated[bool, Switch] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative=())] = False,
@@ -113,6 +115,10 @@ def eval_run(
         Go on with an earlier run of the same output.
     disable_aggregation
         Write no aggregate metrics.
+    no_health_check
+        Write no health check.
+    health_check_ignore
+        A health check to leave out; may be given several times.
     fsync
         Force every row to the disk.
     as_json
@@ -158,13 +164,21 @@ def eval_run(
         aggregate=not loaded.run.disable_aggregation,
         quiet=as_json,
     )
+    # Preparing moves an earlier run's files out of the way: whatever can be wrong is found before.
+    if not no_serve:
+        check_servers(loaded)
+        if not loaded.run.resume_from_cache:
+            check_endpoints(loaded)
     with prepare_run(options) as prepared:
         for note in prepared.notes:
             tell(note)
-        if prepared.pending and not no_serve:
+        if prepared.pending and loaded.run.resume_from_cache and not no_serve:
             check_endpoints(loaded)
         report, exit_code = trio.run(carry_out, prepared, plan)
-    show_report(report, as_json=as_json)
+    health = None
+    if not no_health_check and report.files.output.exists():
+        health = health_check_dir(report.files.folder, rollouts_file=output.name, ignored=health_check_ignore)
+    show_report(report, health, as_json=as_json)
     if not exit_code and loaded.run.require_complete and not report.complete:
         exit_code = 1
     raise Exit(exit_code)

@@ -9,13 +9,24 @@ import trio
 
 from ..config import GymConfig, ServerBlock, redact_text
 from ..errors import GymError, TransportError, UsageError
+from ..gym import build_server
 from ..http import ServerClient, open_socket_transport
 
-__all__ = ["check_endpoints"]
+__all__ = ["check_endpoints", "check_servers"]
 
 LOOK_SECONDS = 10.0
 # Implementation → the keys that hold its endpoint's URLs and its key.
 ENDPOINT_KEYS = {"openai_model": ("openai_base_url", "openai_api_key"), "vllm_model": ("base_url", "api_key")}
+
+
+def check_servers(config: GymConfig) -> None:
+    """Make every server of ``config`` once, as it will be made when it is started.
+
+    **Errors**: `ConfigError`, `MissingExtraError`: whatever its settings or its class would raise later.
+    """
+    for block in config.servers:
+        if "command" not in block.settings:
+            build_server(block, None)
 
 
 def check_endpoints(config: GymConfig) -> None:

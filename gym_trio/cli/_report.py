@@ -6,31 +6,34 @@ from typing import Any
 
 import attrs
 
-from ..collection import RunReport
+from ..collection import HealthChecked, RunReport
 from ._console import print_json, print_line, print_table
 
-__all__ = ["show_report"]
+__all__ = ["show_metrics", "show_report"]
 
 # At most so many key metrics are shown per agent; all are in the file.
 SHOWN_METRICS = 24
 
 
-def show_report(report: RunReport, *, as_json: bool) -> None:
+def show_report(report: RunReport, health: HealthChecked | None, *, as_json: bool) -> None:
     """The table of key metrics, the coverage line and the files' paths; or all of it as JSON."""
     if as_json:
-        print_json(report_as_json(report))
+        print_json(report_as_json(report, health))
         return
     for entry in report.aggregate or ():
-        _show_metrics(entry)
+        show_metrics(entry)
     print_line(f"coverage: {report.coverage}")
     if report.failure_classes:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.failure_classes.items()))
         print_line(f"failures: {kinds} (see {report.files.failures})")
+    if health is not None:
+        print_line(f"health: {health.report.line}")
     for label, path in _paths(report).items():
         print_line(f"{label}: {path}")
 
 
-def _show_metrics(entry: dict[str, Any]) -> None:
+def show_metrics(entry: dict[str, Any]) -> None:
+    """The key metrics of one agent."""
     name = (entry.get("agent_ref") or {}).get("name") or "all"
     metrics = entry.get("key_metrics") or {}
     shown = sorted(metrics.items(), key=lambda item: (item[0] != "mean/reward", item[0]))[:SHOWN_METRICS]
@@ -53,7 +56,7 @@ def _paths(report: RunReport) -> dict[str, str]:
     return {label: str(path) for label, path in named.items() if path.exists() and path.stat().st_size}
 
 
-def report_as_json(report: RunReport) -> dict[str, Any]:
+def report_as_json(report: RunReport, health: HealthChecked | None) -> dict[str, Any]:
     """The report for machines."""
     return {
         "ending": str(report.ending),
@@ -73,6 +76,7 @@ def report_as_json(report: RunReport) -> dict[str, Any]:
             {"agent_ref": entry.get("agent_ref"), "key_metrics": entry.get("key_metrics")}
             for entry in report.aggregate or ()
         ],
+        "health": None if health is None else health.report.summary["run"]["verdicts"],
         "notes": list(report.notes),
         "files": _paths(report),
     }
