@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 import orjson
 
-from ..errors import ConfigError, GymError
+from ..config import InvalidSetting
+from ..errors import GymError
 from ..http import Origin, Request
 from ._fair_limiter import FairLimiter
 
-__all__ = ["Endpoint"]
+__all__ = ["Endpoint", "base_urls"]
 
 
 class Endpoint:
     """One base URL of a provider. A URL without a path gets ``/v1``, where OpenAI-compatible servers keep their API."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], limiter: FairLimiter, *, key: str) -> None:
-        self.origin, path = _split(url, key)
+    def __init__(self, url: str, headers: Mapping[str, str], limiter: FairLimiter) -> None:
+        self.origin, path = _split(url)
         self.url = f"{self.origin}{path}"
         self.limiter = limiter
         self._path = path
@@ -39,10 +41,19 @@ class Endpoint:
         return Request("POST", self.origin, target, ((b"content-type", b"application/json"), *self._headers), content)
 
 
-def _split(url: str, key: str) -> tuple[Origin, str]:
-    try:
-        origin, target = Origin.parse(url)
-    except (GymError, ValueError) as error:
-        raise ConfigError(f"{url!r} is not the URL of an API: {error}", key=key) from None
+def _split(url: str) -> tuple[Origin, str]:
+    origin, target = Origin.parse(url)
     path = target.decode("latin-1").partition("?")[0].rstrip("/")
     return origin, path or "/v1"
+
+
+def base_urls(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+    """A validator for settings: one URL of an API, or a list of them."""
+    urls = [value] if isinstance(value, str) else value
+    if not urls:
+        raise InvalidSetting(attribute.name, "must be a URL or a list of URLs")
+    for url in urls:
+        try:
+            _split(url)
+        except GymError as error:
+            raise InvalidSetting(attribute.name, str(error)) from None

@@ -52,7 +52,6 @@ class Provider:
                 url,
                 headers,
                 FairLimiter(settings.max_concurrent_requests, settings.requests_per_minute),
-                key=f"{name}.base_url",
             )
             for url in settings.base_urls
         ]

@@ -12,6 +12,7 @@ import attrs
 from ..errors import ModelCallError
 from ..servers import ModelRequest, forms
 from ._chat_back_end import ChatBackEnd, ChatOptions
+from ._endpoint import base_urls
 from ._provider import Provider
 from ._provider_settings import ProviderSettings
 from ._remote import BackEnd, RemoteModel, RemoteModelSettings
@@ -32,7 +33,7 @@ class OpenAIModelSettings(RemoteModelSettings):
     no such route the other one is used from then on.
     """
 
-    openai_base_url: str | list[str]
+    openai_base_url: str | list[str] = attrs.field(validator=base_urls)
     openai_model: str
     openai_api_key: str | None = None
     api: Api = "auto"

@@ -8,6 +8,7 @@ import attrs
 
 from ..servers import forms
 from ._chat_back_end import ChatBackEnd, ChatOptions
+from ._endpoint import base_urls
 from ._provider import Provider
 from ._provider_settings import ProviderSettings
 from ._remote import BackEnd, RemoteModel, RemoteModelSettings
@@ -24,7 +25,7 @@ class VLLMModelSettings(RemoteModelSettings):
     the endpoint takes reasoning out of the text by itself; otherwise ``<think>...</think>`` is taken out here.
     """
 
-    base_url: str | list[str]
+    base_url: str | list[str] = attrs.field(validator=base_urls)
     model: str
     api_key: str | None = None
     return_token_id_information: bool = False

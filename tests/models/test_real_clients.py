@@ -92,10 +92,12 @@ async def test_openai_responses(server) -> None:
         assert again.output_text == REPLIES[1]
         assert again.usage is not None
         assert again.usage.total_tokens > 0
-    async with open_openai(server.url, "0-1") as client:
-        async with client.responses.stream(model="m", input="weather?") as stream:
-            kinds = [event.type async for event in stream]
-            streamed = await stream.get_final_response()
+    async with (
+        open_openai(server.url, "0-1") as client,
+        client.responses.stream(model="m", input="weather?") as stream,
+    ):
+        kinds = [event.type async for event in stream]
+        streamed = await stream.get_final_response()
     assert [plain(item) for item in streamed.output] == [plain(item) for item in response.output]
     assert kinds[0] == "response.created"
     assert kinds.count("response.function_call_arguments.delta") == 2

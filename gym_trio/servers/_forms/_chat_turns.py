@@ -195,6 +195,8 @@ def assistant_items(message: JSON) -> list[JSON]:
     if reasoning:
         items.append({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": reasoning}]})
     content, refusal = message.get("content"), message.get("refusal")
+    if content is not None and not isinstance(content, str | list):
+        raise FormError(f"an assistant message's content is a {type(content).__name__}")
     if isinstance(content, str) and content and not refusal:
         items.append({"role": "assistant", "content": content})
     elif content or refusal:
