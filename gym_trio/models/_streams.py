@@ -26,12 +26,15 @@ class CheckedEvents:
         self._reader = forms.EventReader()
         self._ready: deque[forms.SentEvent] = deque()
         self._at_end = False
+        self._failure: ModelCallError | None = None
 
     def __aiter__(self) -> CheckedEvents:
         return self
 
     async def __anext__(self) -> forms.SentEvent:
         while not self._ready:
+            if self._failure is not None:
+                raise self._failure
             if self._at_end:
                 raise StopAsyncIteration
             try:
@@ -44,8 +47,13 @@ class CheckedEvents:
         return event
 
     def _take(self, events: Iterator[forms.SentEvent]) -> None:
-        with reading(self._server):
-            self._ready.extend(events)
+        # What came before an event that cannot be read is passed on first.
+        try:
+            with reading(self._server):
+                for event in events:
+                    self._ready.append(event)
+        except ModelCallError as error:
+            self._failure = error
 
 
 @contextlib.contextmanager
