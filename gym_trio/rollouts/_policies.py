@@ -94,8 +94,12 @@ async def take_groups(
     taken of groups that are not settled is in ``open``; give the whole record as ``after`` to the next call, which goes
     on with them. All outcomes count, failures too, so that a group whose rows have all ended is never waited for.
 
-    **Cancellation** and **Errors**: as `take_until_deadline`.
+    **Cancellation** and **Errors**: as `take_until_deadline`; `UsageError` for a wrong argument, before all.
     """
+    if groups is not None and groups < 1:
+        raise UsageError(f"groups must be 1 or more, or None, not {groups}")
+    if partial not in ("keep", "drop"):
+        raise UsageError(f"partial must be 'keep' or 'drop', not {partial!r}")
     book = GroupBook(size, quantile, stretch, keep_partial=partial == "keep", after=after)
     ended = False
     while groups is None or len(book.kept) < groups:
