@@ -10,8 +10,9 @@ from typing import Any
 
 import attrs
 
-from ..config import GymConfig, positive_int
+from ..config import GymConfig, InvalidSetting, positive_int
 from ..errors import UsageError
+from ._paths import output_path
 
 DEFAULT_MAX_ATTEMPTS = 3
 _SHARD = re.compile(r"(\d+)/(\d+)")
@@ -29,7 +30,7 @@ class RunOptions:
     ``rows`` is a JSONL file, or an iterable of dicts that can be gone through more than once.
     """
 
-    output: pathlib.Path = attrs.field(converter=pathlib.Path)
+    output: pathlib.Path = attrs.field(converter=output_path)
     rows: str | os.PathLike[str] | Iterable[Mapping[str, Any]] = attrs.field(repr=False)
 
     # Whom a row may go to. `agents` empty: any name is taken.
@@ -113,7 +114,10 @@ def options_from(config: GymConfig, **given: Any) -> RunOptions:
     for name, flag in (("rows", "--input"), ("output", "--output")):
         if options[name] is None:
             raise UsageError(f"a run needs {flag}")
-    return RunOptions(**options)
+    try:
+        return RunOptions(**options)
+    except InvalidSetting as error:
+        raise UsageError(f"{error.field}: {error}") from None
 
 
 def stream_arguments(config: GymConfig, **given: Any) -> dict[str, Any]:

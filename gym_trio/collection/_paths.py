@@ -10,6 +10,14 @@ import attrs
 from ..errors import UsageError
 
 
+def output_path(output: str | os.PathLike[str]) -> pathlib.Path:
+    """The path of a run's output. **Errors**: `UsageError` when it is a folder, or is written like one."""
+    path = pathlib.Path(output)
+    if path.is_dir() or str(output).endswith(os.sep):
+        raise UsageError(f"{output}: the output must be a file such as {path / 'rollouts.jsonl'}, not a folder")
+    return path
+
+
 @attrs.frozen
 class RunFiles:
     """``out/r.jsonl`` and what stands beside it."""
@@ -22,10 +30,7 @@ class RunFiles:
 
         **Errors**: `UsageError` when ``output`` is a folder.
         """
-        path = pathlib.Path(output)
-        if path.is_dir() or str(output).endswith(os.sep):
-            raise UsageError(f"{output}: the output must be a file such as {path / 'rollouts.jsonl'}, not a folder")
-        return cls(path)
+        return cls(output_path(output))
 
     def _beside(self, suffix: str) -> pathlib.Path:
         return self.output.with_name(f"{self.output.stem}{suffix}")
