@@ -3,7 +3,8 @@
 Used only when a warden was killed and gym_trio lives. Whatever was in the warden's tree has then been handed to an
 ancestor of gym_trio or to init, unless it still has its old parent, so two things together tell it from a stranger
 that came by the marker in another way (a job queue that copies environments): the marker, and a chain of marked
-parents that ends at one of gym_trio's own ancestors.
+parents that ends at one of gym_trio's own ancestors. Processes of the tree that do not carry the marker, because they
+cleared their environment, are known from the keepers' last looks.
 """
 
 from __future__ import annotations
@@ -12,46 +13,41 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Mapping
 
 from .warden import _kernel
+from .warden._spawn import is_marked
 
 ROUNDS_WITHOUT_A_FIND = 2
+ROUND_SECONDS = 0.02
 SWEEP_SECONDS = 5.0
 
 
-def sweep(token: str, caller: int) -> int:
+def sweep(token: str, caller: int, hidden: Mapping[int, int]) -> int:
     """SIGKILL everything of the tree that ``token`` names, until two looks find nothing; return how many that were.
 
-    Blocking: run it in a thread.
+    ``hidden`` are processes that the keepers saw in the tree without the marker, with their start times. Blocking: run
+    it in a thread.
     """
     heirs = _ancestors(caller)
+
+    def is_ours(pid: int) -> bool:
+        process = _kernel.describe(pid)
+        if process is None or not process.alive or pid in heirs:
+            return False
+        return hidden.get(pid) == process.started or _descends(pid, token, heirs)
+
     ended = idle = 0
     deadline = time.monotonic() + SWEEP_SECONDS
     while idle < ROUNDS_WITHOUT_A_FIND and time.monotonic() < deadline:
-        found = [pid for pid in _candidates(token) if _is_ours(pid, token, heirs)]
+        found = [each.pid for each in _kernel.everything() if is_ours(each.pid)]
         for pid in found:
-            ended += _kernel.signal_process(pid, signal.SIGKILL, lambda each: _is_ours(each, token, heirs))
+            ended += _kernel.signal_process(pid, signal.SIGKILL, is_ours)
             with contextlib.suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)  # ours to reap if gym_trio is init, or the subreaper of its own choice
+                os.waitpid(pid, os.WNOHANG)  # ours to reap if gym_trio is init, or a subreaper of its own choice
         idle = 0 if found else idle + 1
-        time.sleep(0.02)
+        time.sleep(ROUND_SECONDS)
     return ended
-
-
-def _candidates(token: str) -> list[int]:
-    return [each.pid for each in _kernel.everything() if each.alive and is_marked(each.pid, token)]
-
-
-def is_marked(pid: int, token: str) -> bool:
-    """Say whether a process carries the token, in its environment or (warden and keepers) as an argument."""
-    for place in ("environ", "cmdline"):
-        try:
-            with open(f"/proc/{pid}/{place}", "rb") as file:
-                if token.encode() in file.read():
-                    return True
-        except OSError:
-            continue
-    return False
 
 
 def _ancestors(pid: int) -> set[int]:
@@ -63,8 +59,10 @@ def _ancestors(pid: int) -> set[int]:
     return found
 
 
-def _is_ours(pid: int, token: str, heirs: set[int]) -> bool:
-    """Walk up over marked processes; what stands above the topmost must be an heir."""
+def _descends(pid: int, token: str, heirs: set[int]) -> bool:
+    """Say whether a process that is no heir has only marked processes between itself, included, and an heir."""
+    if pid in heirs:
+        return False
     while pid not in heirs:
         process = _kernel.describe(pid)
         if process is None or not is_marked(pid, token):

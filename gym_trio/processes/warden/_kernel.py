@@ -21,16 +21,21 @@ PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 class Process:
-    """One process as the kernel described it: ``state`` is its letter (``Z`` for a zombie)."""
+    """One process as the kernel described it.
 
-    __slots__ = ("group", "parent", "pid", "session", "state")
+    ``state`` is its letter (``Z`` for a zombie); ``started`` its start in ticks since boot, which with the pid makes an
+    identity.
+    """
 
-    def __init__(self, pid: int, state: str, parent: int, group: int, session: int) -> None:
+    __slots__ = ("group", "parent", "pid", "session", "started", "state")
+
+    def __init__(self, pid: int, state: str, parent: int, group: int, session: int, started: int) -> None:
         self.pid = pid
         self.state = state
         self.parent = parent
         self.group = group
         self.session = session
+        self.started = started
 
     @property
     def alive(self) -> bool:
@@ -76,7 +81,7 @@ def describe(pid: int) -> Process | None:
         return None
     # The command stands in parentheses and may itself contain them, so the fields begin after the last one.
     fields = data[data.rfind(b")") + 2 :].split()
-    return Process(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]))
+    return Process(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
 def children(pid: int) -> list[int]:
@@ -117,7 +122,9 @@ def everything() -> list[Process]:
 
 
 def signal_process(pid: int, number: int, is_ours: Callable[[int], bool]) -> bool:
-    """Send a signal to ``pid`` if ``is_ours(pid)`` still holds; return whether it was sent."""
+    """Send a signal to ``pid`` if ``is_ours(pid)`` still holds; return whether it was sent. Never to init or itself."""
+    if pid <= 1 or pid == os.getpid():
+        return False
     handle = open_process(pid)
     try:
         if not is_ours(pid):
@@ -137,7 +144,8 @@ def signal_process(pid: int, number: int, is_ours: Callable[[int], bool]) -> boo
 def kill_trees(roots: Iterable[int], parent: int) -> int:
     """SIGKILL everything below and including ``roots``, which are children of ``parent``; return how many it reached.
 
-    Parents first, so that a shell or a master has no time to mourn or replace a child. One round: whoever forked meanwhile is found by the next one, because its parent is dead and it has been adopted.
+    Parents first, so that a shell or a master has no time to mourn or replace a child. This is one round: who forked
+    meanwhile is found by the next one, because its parent is dead and it has been adopted.
     """
     tree = dict.fromkeys(descendants(roots))
 
@@ -162,5 +170,5 @@ def parse_ps(text: str) -> dict[int, Process]:
     for line in text.splitlines():
         pid, state, parent, group, session = line.split()
         known = int(session) if session.isdigit() else 0
-        found[int(pid)] = Process(int(pid), state[0], int(parent), int(group), known)
+        found[int(pid)] = Process(int(pid), state[0], int(parent), int(group), known, 0)
     return found

@@ -46,6 +46,21 @@ def environment(request: dict[str, Any], token: str) -> dict[str, str]:
     return merged
 
 
+def is_marked(pid: int, token: str) -> bool:
+    """Say whether a process carries the token: a server in its environment, a warden or keeper as last argument."""
+    marker = f"{MARKER}=".encode()
+    variables = [each for each in _strings(pid, "environ") if each.startswith(marker)]
+    return any(token.encode() in each for each in variables) or _strings(pid, "cmdline")[-1:] == [token.encode()]
+
+
+def _strings(pid: int, place: str) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/{place}", "rb") as file:
+            return file.read().split(b"\0")[:-1]
+    except OSError:
+        return []
+
+
 def _become(request: dict[str, Any], fds: list[int], token: str, keeper: int, failing: int) -> NoReturn:
     """In the fork: turn into the program, or write why not to ``failing``. Never returns into the keeper's code."""
     problem = "the keeper ended"
