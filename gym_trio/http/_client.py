@@ -189,14 +189,14 @@ class ServerClient:
             if len(self._targets) >= _KNOWN_ROUTES:
                 self._targets.clear()
             joined = path if path.startswith(("/", "?")) else f"/{path}"
-            target = server.prefix + quote(joined, safe="/?&=%:@!$'()*+,;~-._[]").encode("ascii")
+            target = server.prefix + quote(_bytes(joined), safe="/?&=%:@!$'()*+,;~-._[]").encode("ascii")
             self._targets[key] = target
         return target
 
 
 def _merge(pairs: HeaderPairs, headers: Mapping[str, str]) -> HeaderPairs:
     """The caller's headers replace ours of the same name."""
-    added = tuple([(name.lower().encode(), value.encode()) for name, value in headers.items()])
+    added = tuple([(_bytes(name.lower()), _bytes(value)) for name, value in headers.items()])
     names = {name for name, _ in added}
     return tuple([pair for pair in pairs if pair[0] not in names]) + added
 
@@ -204,7 +204,14 @@ def _merge(pairs: HeaderPairs, headers: Mapping[str, str]) -> HeaderPairs:
 def _cookie(cookies: Mapping[str, str]) -> tuple[bytes, bytes]:
     if any(";" in name or "=" in name or ";" in value for name, value in cookies.items()):
         raise UsageError("a cookie's name or value contains a separator")
-    return b"cookie", "; ".join([f"{name}={value}" for name, value in cookies.items()]).encode()
+    return b"cookie", _bytes("; ".join([f"{name}={value}" for name, value in cookies.items()]))
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as exc:
+        raise UsageError("a path, header or cookie has half of a character in it") from exc
 
 
 def _encode_json(value: Any) -> bytes:

@@ -36,11 +36,12 @@ class Origin(NamedTuple):
         """The origin of ``url``, and its target: path and query, percent-encoded. **Errors**: `UsageError`."""
         try:
             parsed = httpx.URL(url)
-            origin = cls(parsed.scheme, parsed.raw_host.decode("ascii"), parsed.port or _DEFAULT_PORTS[parsed.scheme])
+            port = _DEFAULT_PORTS[parsed.scheme] if parsed.port is None else parsed.port
+            origin = cls(parsed.scheme, parsed.raw_host.decode("ascii"), port)
         except (httpx.InvalidURL, KeyError) as exc:
             raise UsageError(f"{url!r} is not an http or https URL") from exc
-        if not origin.host:
-            raise UsageError(f"{url!r} names no host")
+        if not origin.host or not 0 < port < 65536:
+            raise UsageError(f"{url!r} names no host, or a port that cannot be")
         if parsed.userinfo:  # not shown: it is a secret
             raise UsageError(f"the URL of {origin} has credentials in it; they belong into a header")
         return origin, parsed.raw_path

@@ -25,6 +25,7 @@ class ResponseParser:
         "_bodiless",
         "_fed_bytes",
         "_headers",
+        "_least_limit_bytes",
         "_max_body_bytes",
         "_max_head_bytes",
         "_origin",
@@ -49,6 +50,7 @@ class ResponseParser:
         self._origin = origin
         self._bodiless = bodiless
         self._max_body_bytes = max_body_bytes
+        self._least_limit_bytes = min(self._max_head_bytes, max_body_bytes or self._max_head_bytes)
         self._headers: list[tuple[bytes, bytes]] = []
         self._size = 0  # of the body so far
         self._fed_bytes = 0
@@ -80,11 +82,12 @@ class ResponseParser:
             self.excess = True  # the response was sound; what came behind it is not
         except httptools.HttpParserUpgrade as exc:
             raise self._error("the server switched to another protocol, which nobody had asked for") from exc
-        if self._fed_bytes > self._max_head_bytes:
+        if self._fed_bytes > self._least_limit_bytes:
             self._check_limits()
 
     def _check_limits(self) -> None:
-        if not self.head_complete or sum(len(n) + len(v) + 4 for n, v in self._headers) > self._max_head_bytes:
+        head_bytes = sum(len(n) + len(v) + 4 for n, v in self._headers) if self.head_complete else self._fed_bytes
+        if head_bytes > self._max_head_bytes:
             raise self._error(f"the response's head is larger than {self._max_head_bytes} bytes")
         if self._max_body_bytes is not None and self._size > self._max_body_bytes:
             raise self._error(f"the response's body is larger than {self._max_body_bytes} bytes")

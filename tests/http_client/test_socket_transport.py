@@ -1,0 +1,687 @@
+"""Requests over real sockets: what is reused, what is bounded, and what each failure is called."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from gym_trio import http
+from gym_trio.errors import (
+    ConnectFailed,
+    Delivery,
+    LocalResourceError,
+    PeerDropped,
+    ProtocolError,
+    TransportError,
+    TransportTimeout,
+    UsageError,
+)
+from gym_trio.http import Origin, RetryPolicy, TransportSettings, open_socket_transport
+
+ONCE = RetryPolicy(attempts=1)
+
+
+async def test_a_connection_is_used_again(open_peer, echo) -> None:
+    """One after the other, requests of any kind share one connection."""
+    async with open_peer(echo) as peer, open_socket_transport() as transport:
+        for number in range(20):
+            assert (await transport.send(peer.request(body=b"%d" % number))).body == b"%d" % number
+            assert (await transport.send(peer.request("GET"))).body == b""
+        async with transport.stream(peer.request(body=b"x")) as response:
+            assert [chunk async for chunk in response] == [b"x"]
+        assert peer.connections == 1
+        assert (transport.statistics().open, transport.statistics().idle) == (1, 1)
+
+
+async def test_the_connection_used_last_is_used_first(open_peer, echo) -> None:
+    """Idle connections are taken last in, first out, so that those no longer needed grow old and are closed."""
+    numbers = []
+
+    async def handler(incoming) -> None:
+        while (await incoming.request())[0]:
+            numbers.append(incoming.number)
+            await incoming.answer()
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(transport.send, peer.request())
+        assert sorted(numbers) == [1, 2, 3, 4, 5]
+        del numbers[:]
+        for _ in range(10):
+            await transport.send(peer.request())
+        assert len(set(numbers)) == 1
+
+
+async def test_a_request_takes_at_most_two_steps(open_peer, echo) -> None:
+    """On a kept connection: send, wait once, read. Counted, because times on a busy machine prove nothing."""
+
+    class Steps(trio.abc.Instrument):
+        count = 0
+
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            self.count += task is this
+
+    this = trio.lowlevel.current_task()
+    async with open_peer(echo) as peer, open_socket_transport() as transport:
+        client = http.ServerClient({"peer": (transport, peer.url)})
+        await client.post("peer", "/", json={})
+        steps = Steps()
+        trio.lowlevel.add_instrument(steps)
+        for _ in range(100):
+            await client.post("peer", "/", json={"a": "b" * 1000})
+        trio.lowlevel.remove_instrument(steps)
+    assert 100 <= steps.count <= 200
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "speak"])
+async def test_a_dead_idle_connection_is_not_used(open_peer, settled, how: str) -> None:
+    """Closed, reset, or spoken on while idle: the next request goes over another, and is sent once."""
+    served = []
+
+    async def handler(incoming) -> None:
+        await incoming.request()
+        served.append(incoming.number)
+        await incoming.answer()
+        if how == "reset":
+            await incoming.reset()
+        elif how == "speak":
+            await incoming.stream.send_all(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
+            await incoming.head()
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        for _ in range(3):
+            await transport.send(peer.request())
+            for connection in transport._pools[peer.origin].connections:  # none if the news came with the answer
+                await trio.lowlevel.wait_readable(connection.fd)
+        assert served == [1, 2, 3]
+
+
+async def test_idle_connections_are_closed_in_time(open_peer, echo, settled) -> None:
+    """Without a further request too, so that a server is not left with connections that nobody uses."""
+    async with open_peer(echo) as peer:
+        async with open_socket_transport(TransportSettings(keepalive_seconds=0.05)) as transport:
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(transport.send, peer.request())
+            await settled(lambda: peer.open == 0)
+            assert transport.statistics().open == 0
+        async with open_socket_transport(TransportSettings(keepalive_seconds=0)) as transport:
+            await transport.send(peer.request())
+            assert transport.statistics().open == 0
+
+
+async def test_connects_are_paced(open_peer, echo) -> None:
+    """However many requests begin at once, only so many connections are being made."""
+    most = 0
+
+    class Watch(trio.abc.Instrument):
+        def after_io_wait(self, timeout: float) -> None:
+            nonlocal most
+            most = max(most, transport.statistics().connecting)
+
+    async with (
+        open_peer(echo) as peer,
+        open_socket_transport(TransportSettings(max_concurrent_connects=7)) as transport,
+    ):
+        watch = Watch()
+        trio.lowlevel.add_instrument(watch)
+        async with trio.open_nursery() as nursery:
+            for _ in range(300):
+                nursery.start_soon(transport.send, peer.request(body=b"x"))
+        trio.lowlevel.remove_instrument(watch)
+    assert 1 <= most <= 7
+
+
+async def test_a_limit_is_kept_and_its_waiters_are_served_in_order(open_peer) -> None:
+    """With three connections, requests are answered in the order in which they came."""
+    order, at_once, most = [], 0, 0
+
+    async def handler(incoming) -> None:
+        nonlocal at_once, most
+        while True:
+            head, body = await incoming.request()
+            if not head:
+                return
+            at_once += 1
+            most = max(most, at_once)
+            order.append(int(body))
+            await trio.lowlevel.checkpoint()
+            at_once -= 1
+            await incoming.answer()
+
+    settings = TransportSettings(max_connections_per_origin=3)
+    async with open_peer(handler) as peer, open_socket_transport(settings) as transport:
+        async with trio.open_nursery() as nursery:
+            for number in range(60):
+                nursery.start_soon(transport.send, peer.request(body=b"%d" % number))
+                await trio.testing.wait_all_tasks_blocked()
+        assert peer.connections <= 3
+        assert most <= 3
+        assert order == sorted(order)
+
+
+@pytest.mark.parametrize("cut", range(0, 61, 3))
+@pytest.mark.parametrize("how", ["close", "reset"])
+async def test_a_peer_that_goes_at_any_byte_is_a_drop(open_peer, how: str, cut: int) -> None:
+    """The request may have been acted on, so it is reported and not sent again."""
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 22\r\n\r\n" + b"x" * 22
+    served = 0
+
+    async def handler(incoming) -> None:
+        nonlocal served
+        await incoming.request()
+        served += 1
+        await incoming.stream.send_all(answer[:cut])
+        if how == "reset":
+            await incoming.reset()
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        if cut < len(answer):
+            with pytest.raises(PeerDropped) as caught:
+                await transport.send(peer.request(body=b"x"))
+            assert caught.value.delivery is Delivery.POSSIBLY_DELIVERED
+            assert str(peer.origin) in str(caught.value)
+            assert transport.statistics().open == 0
+        else:
+            assert (await transport.send(peer.request(body=b"x"))).body == b"x" * 22
+        assert served == 1
+
+
+async def test_bytes_that_come_one_by_one_make_a_response(open_peer) -> None:
+    """However slowly the server speaks, interim responses included."""
+
+    async def handler(incoming) -> None:
+        await incoming.request()
+        for byte in b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX: Y\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n":
+            await incoming.stream.send_all(bytes([byte]))
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        response = await transport.send(peer.request())
+        assert (response.status, response.body, response.headers["x"]) == (200, b"x", "Y")
+        assert response.raw_headers == ((b"x", b"Y"), (b"transfer-encoding", b"chunked"))
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_is_not_http_is_a_protocol_error(open_peer, streamed: bool) -> None:
+    """And its connection is closed."""
+
+    async def handler(incoming) -> None:
+        await incoming.request()
+        await incoming.stream.send_all(b"220 mail.example ESMTP\r\n")
+        await incoming.head()
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        with pytest.raises(ProtocolError) as caught:
+            if streamed:
+                async with transport.stream(peer.request()):
+                    raise AssertionError
+            await transport.send(peer.request())
+        assert caught.value.delivery is Delivery.POSSIBLY_DELIVERED
+        assert transport.statistics().open == 0
+
+
+async def test_a_response_that_is_too_large_is_refused_unless_streamed(open_peer) -> None:
+    """The limit bounds what is held in memory, which a stream does not do."""
+
+    async def handler(incoming) -> None:
+        while (await incoming.request())[0]:
+            await incoming.answer(b"x" * 3000)
+
+    async with open_peer(handler) as peer, open_socket_transport(TransportSettings(max_body_bytes=2999)) as transport:
+        with pytest.raises(ProtocolError, match="2999"):
+            await transport.send(peer.request())
+        async with transport.stream(peer.request()) as response:
+            assert sum([len(chunk) async for chunk in response]) == 3000
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_000, 65_536, 70_000, 3_000_000])
+@pytest.mark.parametrize("shape", ["bytes", "chunked bytes", "parts", "parts with a length"])
+async def test_bodies_of_any_size_and_shape_arrive(open_peer, echo, size: int, shape: str) -> None:
+    """Whole or in parts, with a length or in chunks, smaller and larger than what the kernel takes at once."""
+    body = os.urandom(size)
+    closed = []
+
+    async def parts() -> AsyncIterator[bytes]:
+        try:
+            for start in range(0, size, 50_001):
+                yield b""
+                yield body[start : start + 50_001]
+        finally:
+            closed.append(True)
+
+    async with open_peer(echo) as peer, open_socket_transport() as transport:
+        headers = {
+            "bytes": (),
+            "chunked bytes": ((b"transfer-encoding", b"chunked"),),
+            "parts": (),
+            "parts with a length": ((b"content-length", b"%d" % size),),
+        }[shape]
+        sent = body if "bytes" in shape else parts()
+        response = await transport.send(peer.request(headers=headers, body=sent))
+        assert unchunked(response.body) == body if shape in ("chunked bytes", "parts") else response.body == body
+        assert await transport.send(peer.request()) is not None
+        assert peer.connections == 1
+        assert closed == [] if "bytes" in shape else [True]
+
+
+def unchunked(data: bytes) -> bytes:
+    out = b""
+    while True:
+        length, _, data = data.partition(b"\r\n")
+        if not int(length, 16):
+            assert data == b"\r\n"
+            return out
+        out, data = out + data[: int(length, 16)], data[int(length, 16) + 2 :]
+
+
+@pytest.mark.parametrize("length", [3, 5])
+async def test_parts_that_break_their_length_end_the_request(open_peer, echo, settled, length: int) -> None:
+    """Neither a short nor a long body is passed off as what was announced."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"12"
+        yield b"34"
+
+    async with open_peer(echo) as peer, open_socket_transport() as transport:
+        with pytest.raises(UsageError):
+            await transport.send(peer.request(headers=((b"content-length", b"%d" % length),), body=parts()))
+        assert transport.statistics().open == 0
+        await settled(lambda: peer.open == 0)
+
+
+async def test_an_error_of_the_bodys_source_reaches_the_sender_as_it_is(open_peer, echo, settled) -> None:
+    """Unwrapped, with the connection closed."""
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"12"
+        raise KeyError("mine")
+
+    async with open_peer(echo) as peer, open_socket_transport() as transport:
+        with pytest.raises(KeyError, match="mine"):
+            await transport.send(peer.request(body=parts()))
+        assert transport.statistics().open == 0
+        await settled(lambda: peer.open == 0)
+
+
+@pytest.mark.parametrize("then", ["close", "reset", "wait"])
+@pytest.mark.parametrize("shape", ["bytes", "parts"])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_answer_before_the_request_is_written_is_delivered(
+    open_peer, then: str, shape: str, streamed: bool
+) -> None:
+    """A server that refuses a body without reading it is heard, whatever it does to the connection afterwards."""
+    done = trio.Event()
+
+    async def handler(incoming) -> None:
+        await incoming.head()
+        await incoming.answer(b"too large", b"HTTP/1.1 413 Content Too Large")
+        if then == "reset":
+            await incoming.reset()
+        elif then == "wait":
+            await done.wait()
+
+    async def parts() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 100_000
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        request = peer.request(body=b"x" * 30_000_000 if shape == "bytes" else parts())
+        if streamed:
+            async with transport.stream(request) as response:
+                assert response.status == 413
+                assert b"".join([chunk async for chunk in response]) == b"too large"
+        else:
+            answer = await transport.send(request)
+            assert (answer.status, answer.body) == (413, b"too large")
+        assert transport.statistics().open == 0
+        done.set()
+
+
+async def test_a_request_and_its_response_can_flow_at_the_same_time(open_peer) -> None:
+    """A server that answers while it reads does not block the sender, however large both are."""
+
+    async def handler(incoming) -> None:
+        await incoming.head()
+        await incoming.stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 20000000\r\n\r\n")
+        for _ in range(200):
+            await incoming.stream.send_all(await incoming.exactly(100_000))
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        response = await transport.send(peer.request(body=b"x" * 20_000_000))
+        assert response.body == b"x" * 20_000_000
+        assert transport.statistics().idle == 1
+
+
+async def test_a_peer_that_goes_while_the_request_is_written_is_a_drop(open_peer) -> None:
+    """Part of the request was taken, so it may have been delivered."""
+
+    async def handler(incoming) -> None:
+        await incoming.exactly(100_000)
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        with pytest.raises(PeerDropped) as caught:
+            await transport.send(peer.request(body=b"x" * 30_000_000))
+        assert caught.value.delivery is Delivery.POSSIBLY_DELIVERED
+        assert transport.statistics().open == 0
+
+
+async def test_a_write_that_makes_no_progress_is_bounded(open_peer) -> None:
+    """A server that stops reading ends the request after the bound; a slow source of the body does not."""
+    stop = trio.Event()
+
+    async def handler(incoming) -> None:
+        if incoming.number == 1:
+            await stop.wait()
+        await incoming.request()
+        await incoming.answer(b"read")
+
+    async def slow_parts() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            await trio.sleep(0.05)
+            yield b"x"
+
+    settings = TransportSettings(write_seconds=0.1)
+    async with open_peer(handler) as peer, open_socket_transport(settings) as transport:
+        with pytest.raises(TransportTimeout) as caught:
+            await transport.send(peer.request(body=b"x" * 30_000_000))
+        assert caught.value.delivery is Delivery.POSSIBLY_DELIVERED
+        assert transport.statistics().open == 0
+        stop.set()
+        assert (await transport.send(peer.request(body=slow_parts()))).body == b"read"
+
+
+async def test_a_refused_connection_is_tried_a_few_times_and_logged_once(caplog) -> None:
+    """All requests of an origin together log its first failure; each ends as `ConnectFailed`, not sent."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        origin = Origin("http", "127.0.0.1", unused.getsockname()[1])
+    told = []
+    policy = RetryPolicy(attempts=3, first_wait_seconds=0.01)
+    failures = []
+
+    async def ask() -> None:
+        with pytest.raises(ConnectFailed, match=str(origin.port)) as caught:
+            await transport.send(http.Request("GET", origin, b"/", on_sent=lambda: told.append(1)))
+        failures.append(caught.value.delivery)
+
+    async with open_socket_transport(TransportSettings(connect_retry=policy)) as transport:
+        with caplog.at_level(logging.WARNING, "gym_trio"):
+            async with trio.open_nursery() as nursery:
+                for _ in range(20):
+                    nursery.start_soon(ask)
+        assert transport.statistics().connecting == 0
+    assert failures == [Delivery.NOT_SENT] * 20
+    assert told == []
+    assert len(caplog.records) == 1
+
+
+async def test_a_server_that_comes_up_meanwhile_is_reached(open_peer, echo) -> None:
+    """The wait between attempts grows, and the request is sent once."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        origin = Origin("http", "127.0.0.1", held.getsockname()[1])
+        told = []
+        settings = TransportSettings(connect_retry=RetryPolicy(attempts=12, first_wait_seconds=0.01))
+        async with open_socket_transport(settings) as transport, trio.open_nursery() as nursery:
+
+            async def ask() -> None:
+                response = await transport.send(http.Request("GET", origin, b"/", on_sent=lambda: told.append(1)))
+                assert response.status == 200
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(ask)
+            while not transport._pools or not transport._pools[origin].failure_logged:
+                await trio.lowlevel.checkpoint()
+            assert told == []
+            held.listen()
+            held.setblocking(False)
+            connection, _ = await trio.socket.from_stdlib_socket(held).accept()
+            async with trio.SocketStream(connection) as stream:
+                await stream.receive_some()
+                await stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                await trio.sleep_forever()
+    assert told == [1]
+
+
+async def test_a_connect_that_hangs_is_bounded_and_is_the_last_attempt() -> None:
+    """A full backlog swallows the handshake; the bound ends it, as a timeout with nothing sent."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(address)
+        async with open_socket_transport(TransportSettings(connect_seconds=0.1)) as transport:
+            with pytest.raises(TransportTimeout) as caught:
+                await transport.send(http.Request("GET", Origin("http", *address), b"/"))
+            assert caught.value.delivery is Delivery.NOT_SENT
+            assert transport.statistics().connecting == 0
+        for filler in fillers:
+            filler.close()
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70 + ".invalid", "::2%nowhere"])
+async def test_a_name_that_leads_nowhere_is_a_failed_connect(host: str) -> None:
+    """The error has the origin in it."""
+    async with open_socket_transport(TransportSettings(connect_retry=ONCE)) as transport:
+        with pytest.raises(ConnectFailed, match="invalid|nowhere"):
+            await transport.send(http.Request("GET", Origin("http", host, 1), b"/"))
+
+
+class TwoAddresses(trio.abc.HostnameResolver):
+    """Knows every name, with an address of either family."""
+
+    async def getaddrinfo(self, host, port, family=0, type=0, proto=0, flags=0):
+        return [
+            (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("::1", int(port), 0, 0)),
+            (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", int(port))),
+        ]
+
+    async def getnameinfo(self, sockaddr, flags):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(("host", "name"), [("127.0.0.1", "both.test"), ("::1", "both.test"), ("::1", None)])
+async def test_names_and_both_families_of_addresses_are_reached(open_peer, echo, host: str, name: str | None) -> None:
+    """A name with several addresses reaches the one that listens."""
+    trio.socket.set_custom_hostname_resolver(TwoAddresses())
+    try:
+        async with open_peer(echo, host=host, name=name) as peer, open_socket_transport() as transport:
+            assert (await transport.send(peer.request(body=b"x"))).body == b"x"
+            (connection,) = transport._pools[peer.origin].connections
+            assert connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert connection.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
+    except OSError as exc:
+        if host == "::1":
+            pytest.skip(f"no IPv6 here: {exc}")
+        raise
+
+
+async def test_a_machine_without_file_descriptors_says_so(open_peer, echo) -> None:
+    """Running out of them is this machine's failure, not the server's."""
+    async with open_peer(echo) as peer:
+        settings = TransportSettings(connect_retry=ONCE)
+        async with open_socket_transport(settings) as transport:
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+            try:
+                with pytest.raises(LocalResourceError) as caught:
+                    await transport.send(peer.request())
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert caught.value.delivery is Delivery.NOT_SENT
+            assert (await transport.send(peer.request())).status == 200
+
+
+async def test_on_sent_is_called_once_and_before_the_server_can_know(open_peer) -> None:
+    """Not while a connection is made; and an error in it ends the request with nothing sent."""
+    seen, told = [], []
+
+    async def handler(incoming) -> None:
+        while True:
+            head, _ = await incoming.request()
+            if not head:
+                return
+            seen.append(len(told))
+            await incoming.answer()
+
+    def refuse() -> None:
+        raise KeyError("mine")
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        await transport.send(peer.request(on_sent=lambda: told.append(transport.statistics().open)))
+        await transport.send(peer.request(on_sent=lambda: told.append(1)))
+        with pytest.raises(KeyError, match="mine"):
+            await transport.send(peer.request(on_sent=refuse))
+        assert (seen, told) == ([1, 2], [1, 1])
+        assert transport.statistics().open == 0
+
+
+async def test_a_stream_is_read_at_the_readers_pace(open_peer) -> None:
+    """The server is held back while nobody reads, and events are given as they come."""
+    written = 0
+    more = trio.Event()
+
+    async def handler(incoming) -> None:
+        nonlocal written
+        await incoming.request()
+        await incoming.stream.send_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\nevent1\r\n")
+        await more.wait()
+        for _ in range(400):
+            await incoming.stream.send_all(b"186A0\r\n" + b"x" * 100_000 + b"\r\n")
+            written += 100_000
+        await incoming.stream.send_all(b"0\r\n\r\n")
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        async with transport.stream(peer.request()) as response:
+            assert (response.status, response.headers["transfer-encoding"]) == (200, "chunked")
+            assert await anext(response) == b"event1"
+            more.set()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert written < 30_000_000
+            assert sum([len(chunk) async for chunk in response]) == 40_000_000
+            with pytest.raises(StopAsyncIteration):
+                await anext(response)
+        assert transport.statistics().idle == 1
+
+
+async def test_leaving_a_stream_early_closes_its_connection(open_peer, settled) -> None:
+    """The server sees the end; an iterator kept beyond its block raises."""
+    gone = trio.Event()
+
+    async def handler(incoming) -> None:
+        await incoming.request()
+        await incoming.stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nx")
+        await incoming.head()
+        gone.set()
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        async with transport.stream(peer.request()) as response:
+            assert await anext(response) == b"x"
+        with trio.fail_after(5):
+            await gone.wait()
+        assert transport.statistics().open == 0
+        with pytest.raises(TransportError):
+            await anext(response)
+
+
+async def test_leaving_a_stream_whose_end_has_come_keeps_the_connection(open_peer, echo) -> None:
+    """Nothing is left to be read, so nothing has to be closed."""
+    async with open_peer(echo) as peer, open_socket_transport() as transport:
+        for _ in range(3):
+            async with transport.stream(peer.request(body=b"x")) as response:
+                assert response.status == 200
+        assert peer.connections == 1
+
+
+async def test_a_stream_that_breaks_raises_while_it_is_read(open_peer) -> None:
+    """What came before is given; then the drop."""
+
+    async def handler(incoming) -> None:
+        await incoming.request()
+        await incoming.stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc")
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        got = []
+        with pytest.raises(PeerDropped):
+            async with transport.stream(peer.request()) as response:
+                async for chunk in response:
+                    got.append(chunk)
+        assert b"".join(got) == b"abc"
+
+
+async def test_closing_a_transport_ends_what_runs_and_what_comes(open_peer) -> None:
+    """Requests in flight, requests that wait and later requests get a `TransportError`; every socket is closed."""
+    failures = []
+
+    async def handler(incoming) -> None:
+        await incoming.request()
+        await incoming.head()
+
+    async def ask() -> None:
+        with pytest.raises(TransportError) as caught:
+            await transport.send(peer.request(body=b"x" * 10))
+        failures.append(caught.value.delivery)
+
+    settings = TransportSettings(max_connections_per_origin=5)
+    async with open_peer(handler) as peer, open_socket_transport(settings) as transport:
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            assert transport.statistics().waiting == 3
+            await transport.aclose()
+            await transport.aclose()
+        assert sorted(failures) == [Delivery.NOT_SENT] * 3 + [Delivery.POSSIBLY_DELIVERED] * 5
+        assert transport.statistics() == type(transport.statistics())(0, 0, 0, 0)
+        for origin in (peer.origin, Origin("http", "other", 1)):
+            with pytest.raises(TransportError, match="closed") as caught:
+                await transport.send(http.Request("GET", origin, b"/"))
+            assert caught.value.delivery is Delivery.NOT_SENT
+
+
+async def test_other_schemes_are_refused() -> None:
+    """Before anything is looked up."""
+    async with open_socket_transport() as transport:
+        with pytest.raises(UsageError, match="ftp"):
+            await transport.send(http.Request("GET", Origin("ftp", "a", 1), b"/"))
+
+
+async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
+    """Not wrapped in a group by the task that closes idle connections."""
+    with pytest.raises(KeyError, match="mine"):
+        async with open_socket_transport():
+            raise KeyError("mine")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"connect_seconds": -1},
+        {"write_seconds": math.nan},
+        {"keepalive_seconds": -0.1},
+        {"max_connections_per_origin": 0},
+        {"max_concurrent_connects": 0},
+        {"max_body_bytes": 0},
+        {"tcp_keepalive_idle_seconds": 0},
+    ],
+)
+def test_settings_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
+    """With the setting's name."""
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        TransportSettings(**wrong)
+
+
+def test_the_clients_keepalive_is_shorter_than_servers_usually_have() -> None:
+    """Otherwise a request meets a server that is just closing its idle connection."""
+    assert TransportSettings().keepalive_seconds < 5
