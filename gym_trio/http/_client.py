@@ -76,6 +76,11 @@ class ServerClient:
         self._servers[name] = _Server(name, transport, origin, prefix.rstrip(b"/"), headers, headers + _JSON)
         self._targets.clear()
 
+    def base_url(self, server: str) -> str:
+        """Where ``server`` is, without a slash at the end. **Errors**: `UsageError` for a name that is not known."""
+        found = self._find(server)
+        return f"{found.origin}{found.prefix.decode('ascii')}"
+
     async def post(
         self,
         server: str,

@@ -14,7 +14,7 @@ from ..errors import RolloutFailure, Stage
 from ._agent_sessions import AgentSessions
 from ._aggregate import aggregate_through
 from ._body import RequestBody
-from ._failures import failure_of
+from ._calls import call_server
 from ._server import Server
 
 if TYPE_CHECKING:
@@ -114,20 +114,7 @@ class AgentServer(Server):
 
         **Errors**: `RolloutFailure` with ``stage``, for no answer, an error status, and a body that is no JSON object.
         """
-        headers = {"x-ng-rollout-id": rollout_id} if rollout_id else None
-        try:
-            response = await self.client.post(server, path, json=body, headers=headers, cookies=cookies or None)
-            response.raise_for_status()
-            answer = response.json()
-        except (errors.TransportError, errors.ResponseError) as error:
-            raise failure_of(error, stage=stage) from None
-        cookies.update(response.cookies())
-        if not isinstance(answer, dict):
-            kind = type(answer).__name__
-            raise RolloutFailure(
-                errors.FailureKind.AGENT_RUN_ERROR, f"{server}{path} answered with a {kind}, not an object", 200, stage
-            )
-        return answer
+        return await call_server(self.client, server, path, body, cookies, rollout_id, stage=stage)
 
     async def _seed(
         self, resources: str, row: dict[str, Any], cookies: dict[str, str], rollout_id: str | None
