@@ -15,7 +15,7 @@ from .. import agents, environments, models
 from ..config import ServerBlock, structure, suggestion
 from ..errors import ConfigError, MissingExtraError
 from ..http import ServerClient
-from ..servers import COMMON_KEYS, Server
+from ..servers import COMMON_KEYS, ENVIRONMENT_SERVERS, Server
 
 __all__ = ["build_server", "find_implementation"]
 
@@ -23,7 +23,7 @@ BUILT_IN: Mapping[str, Mapping[str, str]] = {
     "responses_api_agents": agents.IMPLEMENTATIONS,
     "responses_api_models": models.IMPLEMENTATIONS,
     "resources_servers": environments.IMPLEMENTATIONS,
-    "environment_servers": {},
+    "environment_servers": ENVIRONMENT_SERVERS,
 }
 
 

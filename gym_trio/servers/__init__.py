@@ -4,6 +4,8 @@
 `Server`              name, settings, client, ASGI app and lifetime; what all the others share
 `AgentServer`         ``/run``: one rollout, seed → responses → verify → close
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
+`EnvironmentServer`   episodes: seeds an environment and an agent, and always closes both
+`LegacyAgentServer`   stands for an agent that knows no episodes
 `ModelServer`         a model behind the three APIs; `forms` converts between them
 `ModelCall`           the record of one model call, for a `ModelCallRecorder`
 `HeadServer`          which servers a fleet has, and whether all are ready
@@ -16,9 +18,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from . import _forms as forms
 from ._agent import AgentServer
 from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
+from ._environment import EnvironmentServer, Episode, LegacyAgentServer
 from ._failures import failure_from_wire, failure_of, failure_to_wire
 from ._head import HeadServer, with_addresses
 from ._model import ModelServer
@@ -28,13 +33,24 @@ from ._response import function_calls, output_text
 from ._server import COMMON_KEYS, Server
 from ._tools import Tool, tool, tools_of
 
+# The implementations of ``environment_servers`` blocks, by NeMo Gym's names.
+ENVIRONMENT_SERVERS: Mapping[str, str] = {
+    "legacy_agent": "gym_trio.servers:LegacyAgentServer",
+    "single_agent": "gym_trio.servers:EnvironmentServer",
+    "single_agent_turn": "gym_trio.servers:EnvironmentServer",
+}
+
 __all__ = [
     "COMMON_KEYS",
+    "ENVIRONMENT_SERVERS",
     "AgentServer",
     "Attempt",
     "CallOutcome",
+    "EnvironmentServer",
+    "Episode",
     "HeadServer",
     "JsonEndpoint",
+    "LegacyAgentServer",
     "ModelCall",
     "ModelCallRecorder",
     "ModelRequest",
