@@ -63,6 +63,7 @@ class Supervisor:
         """What `stop` returned, once it is known; also after the block."""
         return self._report
 
+    @trio.lowlevel.enable_ki_protection
     async def start(
         self,
         name: str,
@@ -188,6 +189,7 @@ class Supervisor:
         """Run a task that outlives every cancellation from outside, until the block is left."""
         self._nursery.start_soon(self._run_owned, job)
 
+    @trio.lowlevel.enable_ki_protection
     async def _run_owned(self, job: Callable[[], Awaitable[None]]) -> None:
         with trio.CancelScope(shield=True) as scope:
             self._tasks.add(scope)

@@ -14,6 +14,7 @@ import trio
 
 from gym_trio import ServerStartError
 from gym_trio.processes import open_supervisor
+from gym_trio.processes._sweep import sweep
 
 STUBBORN = {"ignore": True, "children": [{"how": how, "ignore": True} for how in ("fork", "session", "daemon")]}
 HIDING = {"ignore": True, "children": [{"how": "daemon", "ignore": True, "children": [{"how": "session"}]}]}
@@ -171,3 +172,8 @@ async def test_a_sweep_spares_strangers_with_the_marker(marked, lines, program, 
     await stranger.stdin.aclose()
     await stranger.wait()
     await stranger.stdout.aclose()
+
+
+async def test_a_sweep_finds_nobody_for_a_token_that_nobody_carries():
+    """A sweep signals no process when there is none of its tree: not this one, not its ancestors."""
+    assert await trio.to_thread.run_sync(sweep, "0" * 32, os.getpid(), {}) == 0
