@@ -28,6 +28,13 @@ from gym_trio.http import Origin, RetryPolicy, TransportSettings, open_socket_tr
 ONCE = RetryPolicy(attempts=1)
 
 
+async def read(transport: http.SocketTransport, request: http.Request, into: list[bytes] | None = None) -> None:
+    async with transport.stream(request) as response:
+        async for chunk in response:
+            if into is not None:
+                into.append(chunk)
+
+
 async def test_a_connection_is_used_again(open_peer, echo) -> None:
     """One after the other, requests of any kind share one connection."""
     async with open_peer(echo) as peer, open_socket_transport() as transport:
@@ -200,7 +207,8 @@ async def test_bytes_that_come_one_by_one_make_a_response(open_peer) -> None:
 
     async def handler(incoming) -> None:
         await incoming.request()
-        for byte in b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX: Y\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n":
+        head = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX: Y\r\ntransfer-encoding: chunked\r\n\r\n"
+        for byte in head + b"1\r\nx\r\n0\r\n\r\n":
             await incoming.stream.send_all(bytes([byte]))
 
     async with open_peer(handler) as peer, open_socket_transport() as transport:
@@ -220,10 +228,7 @@ async def test_what_is_not_http_is_a_protocol_error(open_peer, streamed: bool) -
 
     async with open_peer(handler) as peer, open_socket_transport() as transport:
         with pytest.raises(ProtocolError) as caught:
-            if streamed:
-                async with transport.stream(peer.request()):
-                    raise AssertionError
-            await transport.send(peer.request())
+            await (read(transport, peer.request()) if streamed else transport.send(peer.request()))
         assert caught.value.delivery is Delivery.POSSIBLY_DELIVERED
         assert transport.statistics().open == 0
 
@@ -473,7 +478,7 @@ async def test_a_connect_that_hangs_is_bounded_and_is_the_last_attempt() -> None
 async def test_a_name_that_leads_nowhere_is_a_failed_connect(host: str) -> None:
     """The error has the origin in it."""
     async with open_socket_transport(TransportSettings(connect_retry=ONCE)) as transport:
-        with pytest.raises(ConnectFailed, match="invalid|nowhere"):
+        with pytest.raises(ConnectFailed, match=r"invalid|nowhere"):
             await transport.send(http.Request("GET", Origin("http", host, 1), b"/"))
 
 
@@ -614,9 +619,7 @@ async def test_a_stream_that_breaks_raises_while_it_is_read(open_peer) -> None:
     async with open_peer(handler) as peer, open_socket_transport() as transport:
         got = []
         with pytest.raises(PeerDropped):
-            async with transport.stream(peer.request()) as response:
-                async for chunk in response:
-                    got.append(chunk)
+            await read(transport, peer.request(), got)
         assert b"".join(got) == b"abc"
 
 
