@@ -31,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.add_argument(name, type=int, required=True)
     chosen = parser.parse_args(arguments)
 
+    # Threads that wait for each other by spinning take ten times as long as soon as anything else wants a processor,
+    # and the run itself does. Read by the library when it is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
