@@ -73,8 +73,8 @@ class LineSplitter:
         start = 0
         while len(line) - start > self._limit:
             end = start + self._limit
-            while end > start + self._limit - 4 and line[end] & 0xC0 == 0x80:  # inside a character
-                end -= 1
+            # The first byte of a character is at most three before the limit; where there is none, this is no text.
+            end = next((at for at in range(end, end - 4, -1) if line[at] & 0xC0 != 0x80), end)
             pieces.append(line[start:end])
             start = end
         return [*pieces, line[start:]]
@@ -110,8 +110,8 @@ class Sink:
                 await trio.to_thread.run_sync(self._write, text, abandon_on_cancel=True, limiter=self._one_at_a_time)
         except Exception as exc:
             self._broken = True
-            LOGGER.warning("the output of servers is not written any more", exc_info=True)
             if self._output is not None:
+                LOGGER.warning("the output of servers is not written any more", exc_info=True)
                 self._on_error(exc)
 
     def _write(self, text: str) -> None:

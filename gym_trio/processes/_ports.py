@@ -21,16 +21,18 @@ def bind_port(server: str, host: str = "127.0.0.1", port: int = 0, *, key: str |
     **Errors**: `ServerStartError` names the port, the configuration ``key`` it came from, and who holds it.
     **Ownership**: the caller's.
     """
+    if not 0 <= port <= 65535:  # getaddrinfo would take it modulo 65536
+        raise ServerStartError(f"{_what(server, host, port, key)} is no address: 65535 is the highest", server=server)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    except (OSError, OverflowError) as exc:
+    except OSError as exc:
         raise ServerStartError(f"{_what(server, host, port, key)} is no address: {exc}", server=server) from exc
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(BACKLOG)
-    except (OSError, OverflowError) as exc:
+    except OSError as exc:
         listener.close()
         raise ServerStartError(_problem(server, host, port, key, exc), server=server) from exc
     return listener
@@ -68,9 +70,9 @@ def _what(server: str, host: str, port: int, key: str | None) -> str:
     return f"{server}: port {port} on {host}{f' (key {key})' if key else ''}"
 
 
-def _problem(server: str, host: str, port: int, key: str | None, exc: Exception) -> str:
+def _problem(server: str, host: str, port: int, key: str | None, exc: OSError) -> str:
     what = _what(server, host, port, key)
-    if isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE:
+    if exc.errno == errno.EADDRINUSE:
         holder = find_port_holder(port)
         return f"{what} is in use{f' by {holder}' if holder else ''}"
     return f"{what} cannot be used: {exc}"
