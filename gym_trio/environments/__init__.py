@@ -10,9 +10,23 @@ __all__ = ["IMPLEMENTATIONS"]
 # Implementation name in a configuration → where its class is; imported when a block names it.
 IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
     {
+        "arc_agi": "gym_trio.environments.arc_agi:ArcAgi",
+        "calendar": "gym_trio.environments.calendar:Calendar",
+        "equivalence_rule": "gym_trio.environments.equivalence_rule:EquivalenceRule",
+        "example_multi_step": "gym_trio.environments.example_multi_step:MultiStep",
         "example_session_state_mgmt": "gym_trio.environments.example_session_state_mgmt:SessionStateManagement",
         "example_single_tool_call": "gym_trio.environments.example_single_tool_call:SingleToolCall",
+        "example_tool_call_multireward": "gym_trio.environments.example_tool_call_multireward:ToolCallMultiReward",
+        "graphwalks": "gym_trio.environments.graphwalks:GraphWalks",
+        "hotpotqa_qa": "gym_trio.environments.hotpotqa_qa:HotpotQa",
         "mcqa": "gym_trio.environments.mcqa:MultipleChoice",
+        "mrcr": "gym_trio.environments.mrcr:Mrcr",
         "reasoning_gym": "gym_trio.environments.reasoning_gym:ReasoningGym",
+        "single_step_tool_use_with_argument_comparison": (
+            "gym_trio.environments.single_step_tool_use_with_argument_comparison:SingleStepToolUse"
+        ),
+        "string_match": "gym_trio.environments.string_match:StringMatch",
+        "structured_outputs": "gym_trio.environments.structured_outputs:StructuredOutputs",
+        "xlam_fc": "gym_trio.environments.xlam_fc:XlamFunctionCalling",
     }
 )

@@ -1,0 +1,130 @@
+"""Scheduling by conversation: the calendar that the assistant ends with must hold every request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from ..servers import RequestBody, ResourcesServer, Session
+from ._packaged import packaged_rows
+
+__all__ = ["Calendar", "grade", "minutes_of"]
+
+# The first list in square brackets that holds an object; lists within it end the match.
+_LIST = re.compile(r"\[(?:[^\[\]]|\{[^}]*\})*\{(?:[^\[\]]|\{[^}]*\})*\}(?:[^\[\]]|\{[^}]*\})*\]")
+
+
+class Calendar(ResourcesServer):
+    """Keep a calendar through a conversation. Reward 1 when the last answer's calendar is right, else 0.
+
+    The answer is the first text of the last output item; a list of events in it (``event_id``, ``start_time``,
+    ``duration`` in minutes) is the calendar. It is right when it has as many events as the row's ``exp_cal_state``, no
+    two of them at the same time, and each with the expected duration, within its ``min_time`` and ``max_time`` and its
+    ``constraint`` (``before``, ``after``, ``at`` or ``between ... and ...``). With no expected events any answer is
+    right. An answer with ``<think>`` in it is wrong, and so is one that is no text.
+
+    Source of the rule: NeMo Gym's ``calendar``.
+    """
+
+    description = "Keep a calendar through a conversation"
+    domain = "agent"
+
+    @classmethod
+    def rows(cls, config: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+        return packaged_rows("calendar")
+
+    async def verify(self, session: Session, request: RequestBody) -> dict[str, Any]:
+        reason = grade(_last_text(request.response), request.get("exp_cal_state") or {})
+        return {"reward": float(reason is None), "grading_reason": reason or "pass"}
+
+
+def _last_text(response: Mapping[str, Any]) -> str:
+    items = response.get("output") or ()
+    content = items[-1].get("content") if items else None
+    first = content[0] if isinstance(content, list) and content else None
+    text = first.get("text") if isinstance(first, Mapping) else content
+    return text if isinstance(text, str) else ""
+
+
+def grade(answer: str, expected: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """``None`` for a right answer, else what is wrong with it."""
+    if not answer:
+        return "no_text"
+    if "<think>" in answer:
+        return "think_found"
+    if not expected:
+        return None
+    events = _events_in(answer)
+    if not events:
+        return "no_json_list"
+    try:
+        return _judge(events, expected)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return "error_in_grading"
+
+
+def _events_in(answer: str) -> list[Any] | None:
+    found = _LIST.search(answer)
+    try:
+        return orjson.loads(found.group(0)) if found else None
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _judge(events: Sequence[Mapping[str, Any]], expected: Mapping[str, Mapping[str, Any]]) -> str | None:
+    by_id = {str(event["event_id"]): event for event in events}
+    if len(by_id) != len(expected):
+        return "different_number_of_events"
+    spans = sorted((_span(event), position) for position, event in enumerate(events))
+    if any(_overlap(spans[a][0], spans[b][0]) and events[spans[a][1]] != events[spans[b][1]] for a, b in _pairs(spans)):
+        return "conflicting_events"
+    if not all(_fits(by_id[name], wish) for name, wish in expected.items()):
+        return "constraint_violated"
+    return None
+
+
+def _pairs(items: Sequence[Any]) -> Iterable[tuple[int, int]]:
+    return ((a, b) for a in range(len(items)) for b in range(a + 1, len(items)))
+
+
+def _span(event: Mapping[str, Any]) -> tuple[int, int]:
+    start = minutes_of(event["start_time"])
+    return start, start + event["duration"]
+
+
+def _overlap(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    return first[1] > second[0] and first[0] < second[1]
+
+
+def _fits(event: Mapping[str, Any], wish: Mapping[str, Any]) -> bool:
+    start, end = _span(event)
+    if event["duration"] != wish["duration"]:
+        return False
+    if start < minutes_of(wish["min_time"]) or end > minutes_of(wish["max_time"]):
+        return False
+    kind, _, times = (wish["constraint"] or "").partition(" ")
+    if kind == "before":
+        return end <= minutes_of(times)
+    if kind == "after":
+        return start >= minutes_of(times)
+    if kind == "at":
+        return start == minutes_of(times)
+    if kind == "between":
+        first, second = times.split(" and ")
+        return start >= minutes_of(first) and end <= minutes_of(second)
+    return True
+
+
+def minutes_of(time: str) -> int:
+    """A time of day in minutes: ``10am``, ``2:15pm`` or ``14:15``. **Errors**: `ValueError` for what is none."""
+    time = time.strip()
+    half = next((half for half in ("am", "pm") if half in time), None)
+    if half is None:
+        hours, minutes = map(int, time.split(":"))
+        return hours * 60 + minutes
+    clock, _, minute = time.replace(half, "").partition(":")
+    hour = int(clock)
+    return (0 if hour == 12 else hour * 60) + int(minute or 0) + (720 if half == "pm" else 0)
