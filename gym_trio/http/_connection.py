@@ -60,8 +60,8 @@ class Connection:
         self._client, self._server = _addresses(sock)
         self._exchange: Exchange | None = None
         self._departed = False  # no more input will come
-        self._idle: trio.CancelScope | None = None
         self._requests = 0
+        self._life = trio.CancelScope()  # of the task that serves the connection
         self._context = contextvars.copy_context()
         service.connections.add(self)
         departures.watch(sock, self._depart)
@@ -79,10 +79,9 @@ class Connection:
         if self._exchange is not None:
             self._exchange.client_left()
 
-    def finish(self) -> None:
-        """The server is shutting down: close at once if idle, else after the response at hand."""
-        if self._idle is not None:
-            self._idle.cancel()
+    def cancel(self) -> None:
+        """Cancel the request at hand, and with it the connection."""
+        self._life.cancel()
 
     # ---- the life of a connection ----
 
@@ -91,29 +90,34 @@ class Connection:
 
         Bytes come back when hypercorn has to go on: those that it has to read before any from the socket.
         """
-        exchange: Exchange | None = None
+        life = self._life = trio.CancelScope()
         try:
-            while True:
-                head = await self._next_head()
-                if head is None:
-                    return None
-                if head.protocol is not Protocol.HTTP1:
-                    return self._hand_over(head)
-                exchange = Exchange(self, head, await self._buffered_body(head))
-                await self._handle(exchange)
-                if exchange.moved or not await self._go_on_after(exchange):
-                    return None
+            with life:
+                return await self._serve(life)
+            if self._exchange is not None:
+                await self._end_unfinished(self._exchange)
         except BadRequest as refusal:
             await self._refuse(refusal.status, refusal.reason)
-            return None
         except TooSlow:
             await self._refuse(408, "the request did not arrive in time")
-            return None
         except ClientGone:
-            return None
+            pass
         finally:
-            if self.state is not ConnectionState.HANDED_OVER and not (exchange is not None and exchange.moved):
+            if life is self._life and self.state is not ConnectionState.HANDED_OVER:
                 self._close()
+        return None
+
+    async def _serve(self, life: trio.CancelScope) -> bytes | None:
+        while True:
+            head = await self._next_head()
+            if head is None:
+                return None
+            if head.protocol is not Protocol.HTTP1:
+                return self._hand_over(head)
+            exchange = Exchange(self, head, await self._buffered_body(head))
+            await self._handle(exchange)
+            if life is not self._life or not await self._go_on_after(exchange):
+                return None
 
     def _close(self) -> None:
         self._enter(ConnectionState.CLOSING)
@@ -155,14 +159,17 @@ class Connection:
         return head
 
     async def _first_bytes(self) -> bytes:
+        """The beginning of the next request; ``b""`` when none comes in time."""
         if self.service.finishing:
             return b""
-        deadline = trio.current_time() + self.service.settings.keep_alive_seconds
-        data = b""
-        with trio.CancelScope(deadline=deadline) as self._idle:
-            data = await self.wire.read()
-        self._idle = None
-        return data
+        idle = self.service.idle
+        idle.add(self.wire)
+        try:
+            return await self.wire.read()
+        except trio.ClosedResourceError:
+            return b""
+        finally:
+            idle.remove(self.wire)
 
     async def _buffered_body(self, head: RequestHead) -> bytes:
         """All of a small body, the beginning of a large one; nothing yet if the client waits for a 100."""
@@ -214,7 +221,7 @@ class Connection:
             "client": self._client,
             "server": self._server,
             "state": self.service.state.copy(),
-            "extensions": {DISCONNECT_EXTENSION: exchange.subscribe},
+            "extensions": {DISCONNECT_EXTENSION: exchange.ask_to_cancel},
         }
 
     # ---- the response ----
@@ -227,11 +234,13 @@ class Connection:
         if self._departed:
             exchange.client_left()
         self._exchange = exchange
+        if self.service.logs_access:
+            exchange.started = trio.current_time()
         scope = exchange.scope = self._scope(exchange)
         try:
             call = self.service.app(scope, exchange.receive, exchange.send)
             await run_to_tail(call, exchange, self._move_on)
-            if exchange.phase.value < Phase.COMPLETE.value and not exchange.has_left:
+            if exchange.phase < Phase.COMPLETE and not exchange.has_left:
                 await self.service.config.log.error("%s ended without a complete response", exchange)
         except Exception as error:  # noqa: BLE001  an app's error is the app's, not the server's
             await self._report(error, exchange)
@@ -269,31 +278,37 @@ class Connection:
         """The app goes on after its response: another task serves the connection from here."""
         exchange = self._exchange
         if exchange is not None and exchange.keep_alive:
-            exchange.moved = True
             self._exchange = None
+            self._life = trio.CancelScope()  # the other task's; it takes its own
             self._enter(ConnectionState.IDLE)
             self._context.copy().run(self.service.spawn, self)
 
     async def _go_on_after(self, exchange: Exchange) -> bool:
-        """The app has ended: finish its response if it did not, and say whether another request may follow."""
+        """The app has ended: whether another request may follow."""
+        if exchange.phase is not Phase.COMPLETE:
+            await self._end_unfinished(exchange)
+            return False
         self._exchange = None
-        if exchange.phase is Phase.COMPLETE and exchange.keep_alive:
+        if exchange.keep_alive:
             self._enter(ConnectionState.IDLE)
             return True
         self._enter(ConnectionState.CLOSING)
-        if exchange.phase is Phase.COMPLETE:
-            if self.reader.holds_bytes or not self.reader.body_complete:
-                await self.wire.linger()
-            return False
+        if self.reader.holds_bytes or not self.reader.body_complete:
+            await self.wire.linger()
+        return False
+
+    async def _end_unfinished(self, exchange: Exchange) -> None:
+        """The app has ended, or was cancelled because its client went, without a complete response."""
+        self._exchange = None
+        self._enter(ConnectionState.CLOSING)
         if self.service.logs_access:
             await self.service.log_access(exchange.scope, None, exchange.started)
-        if exchange.refusal is not None and not exchange.begun:
-            raise exchange.refusal
-        if not exchange.begun and not exchange.has_left:
-            await self._refuse(500, "Internal Server Error")
-        elif exchange.ends_with_connection:
+        if exchange.ends_with_connection:
             self.wire.reset_on_close()
-        return False
+        elif exchange.refusal is not None and not exchange.begun:
+            await self._refuse(exchange.refusal.status, exchange.refusal.reason)
+        elif not exchange.begun and not exchange.has_left:
+            await self._refuse(500, "Internal Server Error")
 
     async def _refuse(self, status: int, reason: str) -> None:
         """Answer without the app, and close."""

@@ -1,9 +1,9 @@
 """`CancelOnDisconnect`: the ASGI layer that cancels a handler when its client goes.
 
-Two ways to learn that the client has gone, chosen per request:
+Two ways to do so, chosen per request:
 
-- The server says so. A server that puts `DISCONNECT_EXTENSION` into ``scope["extensions"]`` promises to call back, and
-  the layer costs one cancel scope: no task, no step.
+- The server does it. One that puts `DISCONNECT_EXTENSION` into ``scope["extensions"]`` cancels the call when asked to,
+  and the layer costs nothing: no task, no step, no scope.
 - Everywhere else a task waits in ``receive()``, reads the body ahead of the handler, and sees the disconnect behind it.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import trio
 
-__all__ = ["DISCONNECT_EXTENSION", "App", "CancelOnDisconnect", "Message", "OnDisconnect", "Receive", "Scope", "Send"]
+__all__ = ["DISCONNECT_EXTENSION", "App", "AskToCancel", "CancelOnDisconnect", "Message", "Receive", "Scope", "Send"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,18 +23,18 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# The value under this key is a function that takes a callback. The callback is called once, synchronously, when the
-# client goes before the response is complete; at once if it has gone already; never once the response is complete.
-DISCONNECT_EXTENSION = "gym_trio.on_disconnect"
-OnDisconnect = Callable[[Callable[[], None]], None]
+# The value under this key is a function without arguments. Calling it asks the server to cancel the call when the
+# client goes before the response is complete: at once if it has gone already, never once the response is complete.
+DISCONNECT_EXTENSION = "gym_trio.cancel_on_disconnect"
+AskToCancel = Callable[[], None]
 
 
 class CancelOnDisconnect:
     """Wraps an ASGI app: when the client goes before the response is complete, the handler's scope is cancelled.
 
-    It belongs outermost, and only it reads ``receive``. End of input counts as leaving, because TCP cannot tell a
-    client that closed from one that only stopped sending. A client that had gone before the handler started has no
-    handler started for it. Scopes other than ``http`` pass through.
+    It belongs outermost, for layers around it may be cancelled with it, and only it reads ``receive``. End of input
+    counts as leaving, because TCP cannot tell a client that closed from one that only stopped sending. A client that
+    has gone before the handler started has no handler started for it. Scopes other than ``http`` pass through.
 
     **Cancellation**: a handler that ends because its client went ends quietly. A cancellation from outside passes
     through, unchanged.
@@ -56,15 +56,13 @@ class CancelOnDisconnect:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        subscribe: OnDisconnect | None = (scope.get("extensions") or {}).get(DISCONNECT_EXTENSION)
-        if subscribe is None:
+        ask_to_cancel: AskToCancel | None = (scope.get("extensions") or {}).get(DISCONNECT_EXTENSION)
+        if ask_to_cancel is None:
             await _Watched(receive, send, self._read_ahead_bytes).run(self._app, scope)
             return
-        handler = trio.CancelScope()
-        subscribe(handler.cancel)
-        if not handler.cancel_called:
-            with handler:
-                await self._app(scope, receive, send)
+        ask_to_cancel()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        await self._app(scope, receive, send)
 
 
 class _Watched:
@@ -121,6 +119,8 @@ class _Watched:
     async def receive(self) -> Message:
         while not self._inbox:
             if self._gone:
+                if not self._complete:
+                    await trio.lowlevel.checkpoint_if_cancelled()
                 return {"type": "http.disconnect"}
             self._arrived = trio.Event()
             await self._arrived.wait()

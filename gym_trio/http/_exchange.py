@@ -24,7 +24,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SMALL_BODY = 64 * 1024  # up to here a copy is cheaper than a second system call
 
 
-class Phase(enum.Enum):
+class Phase(enum.IntEnum):
     """How far the response has come. Each phase is followed by a later one only."""
 
     AWAITED = 0  # the app has said nothing
@@ -37,85 +37,57 @@ class Phase(enum.Enum):
 class Exchange:
     """The connection's half of one ASGI call."""
 
-    __slots__ = (
-        "_body",
-        "_body_complete",
-        "_cancels_handler",
-        "_connection",
-        "_expects_continue",
-        "_framing",
-        "_left",
-        "_on_departure",
-        "_over",
-        "begun",
-        "has_left",
-        "head",
-        "keep_alive",
-        "moved",
-        "phase",
-        "refusal",
-        "response",
-        "scope",
-        "started",
-    )
+    # Most requests leave most of these as they are.
+    phase = Phase.AWAITED
+    response: ResponseHead | None = None
+    refusal: BadRequest | None = None  # why the rest of the body cannot be read
+    begun = False  # the head of the response has gone to the socket
+    keep_alive = False
+    has_left = False  # the client, before the response was complete
+    started = 0.0  # only measured for the access log
+    _is_to_cancel = False  # the app asked to be cancelled when its client goes
+    _framing = ResponseFraming.NO_BODY
+    _left = 0  # of a response with a length
+    _over: trio.Event | None = None  # made when someone waits for the end
 
     def __init__(self, connection: Connection, head: RequestHead, body: bytes) -> None:
         self.head = head
         self.scope: Scope = {}
-        self.started = trio.current_time()
-        self.phase = Phase.AWAITED
-        self.begun = False  # the head of the response has gone to the socket
-        self.response: ResponseHead | None = None
-        self.keep_alive = False
-        self.moved = False  # the app outlives its response, and another task has taken the connection over
-        self.has_left = False  # the client, before the response was complete
-        self.refusal: BadRequest | None = None  # why the rest of the body cannot be read
         self._connection = connection
         self._body: bytes | None = body
         self._body_complete = connection.reader.body_complete
         self._expects_continue = head.expects_continue
-        self._framing = ResponseFraming.NO_BODY
-        self._left = 0  # of a response with a length
-        self._on_departure: list[Callable[[], None]] = []
-        self._cancels_handler = False  # someone was called because the client left
-        self._over: trio.Event | None = None  # made when someone waits for the end
 
     def __repr__(self) -> str:
         return f"{self.head.method} {self.head.target.decode('ascii', 'replace')}"
 
     def _enter(self, phase: Phase) -> None:
-        if phase.value <= self.phase.value:
+        if phase <= self.phase:
             raise RuntimeError(f"a response that is {self.phase.name} cannot become {phase.name}")
         self.phase = phase
-        if phase.value >= Phase.COMPLETE.value:
-            self._on_departure.clear()
-            if self._over is not None:
-                self._over.set()
+        if phase >= Phase.COMPLETE and self._over is not None:
+            self._over.set()
 
     # ---- the client goes ----
 
-    def subscribe(self, callback: Callable[[], None]) -> None:
+    def ask_to_cancel(self) -> None:
         """The scope extension: see `DISCONNECT_EXTENSION`."""
+        self._is_to_cancel = True
         if self.has_left:
-            self._cancels_handler = True
-            callback()
-        elif self.phase.value < Phase.COMPLETE.value:
-            self._on_departure.append(callback)
+            self._connection.cancel()
 
     def client_left(self) -> None:
-        if self.phase.value >= Phase.COMPLETE.value or self.has_left:
+        if self.phase >= Phase.COMPLETE or self.has_left:
             return
         self.has_left = True
-        self._cancels_handler = bool(self._on_departure)
-        for callback in self._on_departure:
-            callback()
-        self._on_departure.clear()
+        if self._is_to_cancel:
+            self._connection.cancel()
         if self._over is not None:
             self._over.set()
 
     def lose(self, refusal: BadRequest | None = None) -> None:
         """The response cannot be completed by the app. Called for a failed socket and for a body past a limit."""
-        if self.phase.value < Phase.COMPLETE.value:
+        if self.phase < Phase.COMPLETE:
             self.refusal = refusal
             self.client_left()
             self._enter(Phase.LOST)
@@ -127,15 +99,15 @@ class Exchange:
         body, self._body = self._body, None
         if body or (body is not None and self._body_complete):
             return {"type": "http.request", "body": body, "more_body": not self._body_complete}
-        if not self._body_complete and self.phase.value < Phase.COMPLETE.value:
+        if not self._body_complete and self.phase < Phase.COMPLETE:
             piece = await self._receive_piece()
             if piece is not None:
                 return {"type": "http.request", "body": piece, "more_body": not self._body_complete}
-        while not self.has_left and self.phase.value < Phase.COMPLETE.value:
+        while not self.has_left and self.phase < Phase.COMPLETE:
             if self._over is None:
                 self._over = trio.Event()
             await self._over.wait()
-        if self._cancels_handler:
+        if self._is_to_cancel:
             await trio.lowlevel.checkpoint_if_cancelled()
         return {"type": "http.disconnect"}
 
@@ -143,7 +115,7 @@ class Exchange:
         """More of the body; None when no more will come."""
         if self._expects_continue:
             self._expects_continue = False
-            if self.phase.value < Phase.STREAMING.value:
+            if self.phase < Phase.STREAMING:
                 await self._write(_CONTINUE)
         try:
             piece = await self._connection.read_body_piece()
@@ -161,7 +133,7 @@ class Exchange:
             await self._connection.wire.write(data)
         except ClientGone:
             self.lose()
-            if self._cancels_handler:  # it ends by being cancelled, not by an error
+            if self._is_to_cancel:  # it ends by being cancelled, not by an error
                 await trio.lowlevel.checkpoint_if_cancelled()
             raise
 
@@ -173,7 +145,7 @@ class Exchange:
         kind = message["type"]
         if self.phase is Phase.LOST:
             raise ClientGone("the client is gone")
-        if kind == "http.response.body" and self.phase in (Phase.HELD, Phase.STREAMING):
+        if kind == "http.response.body" and Phase.HELD <= self.phase <= Phase.STREAMING:
             await self._send_body(_as_bytes(message.get("body", b"")), bool(message.get("more_body", False)))
         elif kind == "http.response.start" and self.phase is Phase.AWAITED:
             self.response = ResponseHead.read(message["status"], message.get("headers", ()))

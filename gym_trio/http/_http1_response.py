@@ -42,7 +42,8 @@ class ResponseHead:
         head = cls(int(status), [])
         lines = head.lines
         for name, value in headers:
-            if name.lower() not in _OURS or head._keep_ours(name.lower(), bytes(value)):
+            known = name.lower()
+            if known not in _OURS or head._keep_ours(known, bytes(value)):
                 lines.append(b"%b: %b\r\n" % (name, value))
         block = b"".join(lines)
         if block.count(b"\n") != len(lines) or block.count(b"\r") != len(lines) or b"\0" in block:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -132,5 +132,5 @@ class MemoryTransport:
         return split
 
 
-def _never_apart(callback: Callable[[], None]) -> None:
+def _never_apart() -> None:
     """The sender's cancellation is the handler's own: there is no departure to be told of."""

@@ -129,6 +129,7 @@ class _Server:
     ) -> None:
         if service.departures is not None:
             watching.start_soon(service.departures.run)
+            watching.start_soon(service.idle.run)
         hypercorn = HypercornSide(service)
         self._count_requests(service)
         async with trio.open_nursery() as connections:

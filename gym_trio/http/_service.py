@@ -13,6 +13,7 @@ from hypercorn.config import Config
 from ._departures import Departures
 from ._disconnect import App, Scope
 from ._http1_response import ResponseHead
+from ._idle import IdleConnections
 from ._limits import ServeLimits
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Service:
         self.departures = departures  # None: this platform cannot, and hypercorn's connection class serves
         self.state: dict[str, Any] = {}  # the lifespan's; each request gets a copy
         self.connections: set[Connection] = set()
+        self.idle = IdleConnections(self.settings.keep_alive_seconds)
         self.finishing = False  # no request is read that has not begun to arrive
         self.on_request: Callable[[], None] = _nothing
         self.spawn: Callable[[Connection], None] = _nowhere  # serve it in a task of its own
@@ -73,8 +75,7 @@ class Service:
     def finish(self) -> None:
         """Shutdown has begun."""
         self.finishing = True
-        for connection in list(self.connections):
-            connection.finish()
+        self.idle.end_all()
 
     def default_lines(self) -> bytes:
         """The date, server and alt-svc lines of every response."""

@@ -60,6 +60,10 @@ class Wire:
             except OSError:
                 return b""
 
+    def stop_waiting(self) -> None:
+        """End a `read` that waits, with `trio.ClosedResourceError`. One that has been woken by input goes on."""
+        trio.lowlevel.notify_closing(self._descriptor)
+
     async def read_until(self, deadline: float) -> bytes:
         """**Errors**: `TooSlow` after ``deadline``."""
         with trio.CancelScope(deadline=deadline):
