@@ -64,13 +64,18 @@ async def collect(
     }
     made = None
     if work.progress.to_send == 0 and run.files.aggregate.exists():
-        made = orjson.loads(run.files.aggregate.read_bytes())
+        made = _stored_aggregate(run)
     elif aggregate is not None and work.ending is not Ending.STOPPED:
         made = await aggregate(run)
     report = work.report(timing, made)
     if work.progress.to_send:
         write_whole(run.files.timing, dump_json(_timing_file(report)), fsync=run.options.fsync)
     return report
+
+
+def _stored_aggregate(run: PreparedRun) -> list[dict[str, Any]]:
+    entries = orjson.loads(run.files.aggregate.read_bytes())
+    return [{name: value for name, value in entry.items() if name != "group_level_metrics"} for entry in entries]
 
 
 def _timing_file(report: RunReport) -> dict[str, Any]:

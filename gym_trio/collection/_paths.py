@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import pathlib
 
@@ -106,3 +107,10 @@ def prepare_folder(files: RunFiles) -> None:
     except OSError as error:
         where = error.filename if error.filename and "probe" not in str(error.filename) else files.folder
         raise UsageError(f"{where}: cannot be written ({error.strerror}); choose another --output") from None
+
+
+def sweep(files: RunFiles) -> None:
+    """Remove the half-written files that a killed run has left. Only for who holds the run's lock."""
+    for path in (files.output, files.failures, files.materialized, files.aggregate, files.identity, files.timing):
+        for left in files.folder.glob(f".{glob.escape(path.name)}.*.new"):
+            left.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ from ._ledger import Ledger, read_ledger
 from ._lock import run_lock
 from ._materialize import Materializer
 from ._options import RunOptions
-from ._paths import RunFiles, prepare_folder
+from ._paths import RunFiles, prepare_folder, sweep
 from ._prompt import load_prompt
 from ._routing import AGENT_REF
 from ._skills import skills_ref
@@ -101,6 +101,7 @@ def prepare_run(options: RunOptions) -> Iterator[PreparedRun]:
 
 
 def _begin(options: RunOptions, files: RunFiles, materializer: Materializer) -> PreparedRun:
+    sweep(files)
     notes = list(materializer.notes)
     resumed = options.resume and any(_has_rows(path) for path in (files.output, files.failures))
     if not resumed:
