@@ -31,7 +31,6 @@ from __future__ import annotations
 from ._aggregate import Aggregated, aggregate_files, aggregate_run
 from ._collect import collect
 from ._health import HealthChecked, health_check_dir
-from ._hooks import hooks_of
 from ._jsonl import read_jsonl
 from ._ledger import Coverage
 from ._options import RunOptions, options_from, parse_shard, stream_arguments
@@ -64,7 +63,6 @@ __all__ = [
     "collect",
     "compare_files",
     "health_check_dir",
-    "hooks_of",
     "options_from",
     "parse_shard",
     "prepare_run",

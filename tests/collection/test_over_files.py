@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import pathlib
 
 import pytest
@@ -15,14 +14,12 @@ from gym_trio.collection import (
     aggregate_run,
     compare_files,
     health_check_dir,
-    hooks_of,
     parse_shard,
     prepare_run,
     profile_files,
     read_rows,
     reverify_rollouts,
 )
-from gym_trio.config import load_config
 from gym_trio.errors import ConnectFailed, ResponseError, RolloutFailure, RowError, UsageError
 
 SHARED = pathlib.Path(__file__).parents[3] / "shared"
@@ -291,39 +288,3 @@ def test_a_row_without_a_response_cannot_be_verified(put, tmp_path):
     options = RunOptions(output=tmp_path / "new.jsonl", rows=source, recorded=True)
     with pytest.raises(RowError, match=r"old\.jsonl:2: has no 'response' to verify"), prepare_run(options):
         pytest.fail("it was prepared")
-
-
-# Hooks
-
-
-class _Shop:
-    def __init__(self, *, name, config):
-        self.name = name
-        if config.get("broken"):
-            raise UsageError("it is broken")
-
-    def get_key_metrics(self, agent_metrics):
-        return {"mine": agent_metrics["mean/reward"]}
-
-
-async def test_an_environments_own_metrics_are_found_through_the_configuration(go, tasks, caplog):
-    """By the agent's reference; a server that cannot be made costs its own metrics alone."""
-    shop = {"type": "resources_servers", "name": "shop"}
-    mapping = {
-        "shop": {"resources_servers": {"shop": {}}},
-        "a": {"responses_api_agents": {"x": {"resources_server": shop}}},
-        "b": {"responses_api_agents": {"x": {}}},
-    }
-    report = await go(tasks(2), score, agent="a")
-    found = hooks_of(load_config(mapping, env_yaml=False), lambda block: _Shop)
-    made = aggregate_files(str(report.files.output), hooks=found)
-    assert made.entries[0]["key_metrics"] == {"mine": 0.5}
-    mapping["shop"]["resources_servers"]["shop"]["broken"] = True
-    found = hooks_of(load_config(mapping, env_yaml=False), lambda block: _Shop)
-    with caplog.at_level(logging.WARNING):
-        made = aggregate_files(str(report.files.output), hooks=found)
-    assert "mean/reward" in made.entries[0]["key_metrics"]
-    assert "shop" in caplog.text
-    found = hooks_of(load_config({}, env_yaml=False), lambda block: _Shop)
-    stranger = aggregate_files(str(report.files.output), hooks=found)
-    assert stranger.entries[0]["agent_ref"] == {"name": "a"}
