@@ -1,6 +1,6 @@
 """The child process of ``local_model``: llama.cpp's own server on a port that it binds itself.
 
-    python -m gym_trio.models._llama_child --model PATH --slots N --context N --threads N
+    python -m gym_trio.models._llama_child --model PATH --slots N --context N --threads N --predict N
 
 It writes its URL as one line to the descriptor that ``GYM_TRIO_READY_FD`` names once it answers, and ends at SIGINT or
 SIGTERM.
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--alias", required=True)
-    for name in ("--slots", "--context", "--threads"):
+    for name in ("--slots", "--context", "--threads", "--predict"):
         parser.add_argument(name, type=int, required=True)
     chosen = parser.parse_args(arguments)
 
@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parameters.model.path = chosen.model
     parameters.model_alias = {chosen.alias}
     parameters.n_parallel = chosen.slots
+    parameters.n_predict = chosen.predict
     parameters.n_ctx = chosen.slots * chosen.context
     parameters.cpuparams.n_threads = chosen.threads
     parameters.cpuparams_batch.n_threads = chosen.threads

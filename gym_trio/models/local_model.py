@@ -31,13 +31,15 @@ class LocalModelSettings(RemoteModelSettings):
     """``model_path`` is a GGUF file; without it the model is SmolLM2-135M-Instruct from the ``local`` extra.
 
     ``slots`` calls are answered at once, each with ``context_tokens`` for prompt and answer; further calls wait, and
-    rollouts take turns. ``threads`` is the number of processors when it is 0. ``return_token_id_information`` puts the
+    rollouts take turns. ``max_output_tokens`` ends an answer whose request sets no limit: a small model may not find an
+    end by itself. ``threads`` is the number of processors when it is 0. ``return_token_id_information`` puts the
     exact tokens of each call on its last output item.
     """
 
     model_path: str | None = None
     slots: int = attrs.field(default=4, validator=positive_int)
     context_tokens: int = attrs.field(default=4096, validator=positive_int)
+    max_output_tokens: int = attrs.field(default=1024, validator=positive_int)
     threads: int = attrs.field(default=0, validator=not_negative_int)
     return_token_id_information: bool = False
 
@@ -95,6 +97,8 @@ class LocalModel(RemoteModel):
             str(settings.context_tokens),
             "--threads",
             str(threads),
+            "--predict",
+            str(settings.max_output_tokens),
         ]
         async with open_supervisor() as supervisor:
             child = await supervisor.start(self.name, command, ready_fd=True, ready_timeout_seconds=120)
