@@ -41,6 +41,7 @@ _HOMES: dict[str, str] = {
     "Session": "gym_trio.servers",
     "connect_gym": "gym_trio.gym",
     "open_gym": "gym_trio.gym",
+    "output_text": "gym_trio.servers",
     "open_server": "gym_trio.http",
     "open_supervisor": "gym_trio.processes",
     "serve": "gym_trio.http",

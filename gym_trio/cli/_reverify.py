@@ -93,7 +93,7 @@ def reverify(
     options = options_from(
         loaded, rows=rollouts, output=output, recorded=True, agents=(), agent=name, limit=limit, resume=resume or None
     )
-    bounds = {
+    bounds: dict[str, Any] = {
         "max_concurrent": concurrency,
         "timeout_seconds": rollout_timeout_seconds,
         "grace_seconds": drain_grace_seconds,

@@ -60,6 +60,11 @@ class ResourcesServer(Server):
         """The task rows that come with the environment, for a block with the keys ``config``."""
         return ()
 
+    @classmethod
+    def row_problems(cls, row: Mapping[str, Any]) -> Iterable[str]:
+        """What of ``row`` does not fit this environment, each as ``field: what is wrong``. Default: nothing."""
+        return ()
+
     async def create_session(self) -> Any:
         """The state of a new session; a fresh ``session_type()``."""
         return self.session_type()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeVar, cast
 
 import attrs
 
@@ -68,9 +68,16 @@ class Tool:
         return {name: getattr(checked, name) for name in self.arguments_type.__struct_fields__}
 
 
+def tools_of(cls: type[Any]) -> Mapping[str, Tool]:
+    """The tools of a server class by name, in the order of their definition.
+
+    **Errors**: `ConfigError` for a method that cannot be a tool: not async, ``*args``, a type without a schema.
+    """
+    return _tools_of(cast("Hashable", cls))
+
+
 @functools.cache
-def tools_of(cls: type) -> Mapping[str, Tool]:
-    """The tools of a server class by name, in the order of their definition."""
+def _tools_of(cls: Any) -> Mapping[str, Tool]:
     found = {}
     for base in reversed(cls.__mro__):
         for name, value in vars(base).items():
