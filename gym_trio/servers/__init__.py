@@ -7,6 +7,7 @@
 `EnvironmentServer`   episodes: seeds an environment and an agent, and always closes both
 `LegacyAgentServer`   stands for an agent that knows no episodes
 `ModelServer`         a model behind the three APIs; `forms` converts between them
+`Judge`               asks a model for a verdict; without one the sample is masked
 `ModelCall`           the record of one model call, for a `ModelCallRecorder`
 `HeadServer`          which servers a fleet has, and whether all are ready
 `tool`                marks a method of an environment as a tool of the model
@@ -26,6 +27,7 @@ from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
 from ._environment import EnvironmentServer, Episode, LegacyAgentServer
 from ._failures import failure_from_wire, failure_of, failure_to_wire
 from ._head import HeadServer, with_addresses
+from ._judge import Judge, Judgement
 from ._model import ModelServer
 from ._model_calls import Attempt, CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._resources import ResourcesServer, Session
@@ -50,6 +52,8 @@ __all__ = [
     "Episode",
     "HeadServer",
     "JsonEndpoint",
+    "Judge",
+    "Judgement",
     "LegacyAgentServer",
     "ModelCall",
     "ModelCallRecorder",

@@ -13,7 +13,7 @@ import trio
 
 from .. import errors
 from . import _forms as forms
-from ._body import JSON_CONTENT, Receive, Scope, Send, read_body
+from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, read_body
 from ._failures import failure_of, failure_to_wire
 from ._model_calls import CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._server import Server
@@ -97,7 +97,21 @@ class ModelServer(Server):
             for prefix in prefixes
             for form, path in PATHS.items()
         ]
+        made += [
+            self.route("GET", "/v1/models", self._list_models),
+            self.route("GET", "/ng-rollout/{rollout_id}/v1/models", self._list_models),
+            self.route("POST", "/ng-rollout/{rollout_id}/flush_model_calls", self._flush),
+        ]
         return [*made, *super().routes()]
+
+    async def _list_models(self, _: RequestBody) -> dict[str, Any]:
+        # Clients ask for it to see whether the endpoint is there; the name that they then use is replaced anyway.
+        return {"object": "list", "data": [{"id": self.name, "object": "model", "created": 0, "owned_by": "gym_trio"}]}
+
+    async def _flush(self, request: RequestBody) -> dict[str, Any]:
+        """For a collector in another process: wait until the rollout's calls are kept."""
+        complete = self.recorder is None or await self.recorder.flush(request.path_params["rollout_id"])
+        return {"recorded": self.recorder is not None, "complete": complete}
 
 
 class ModelEndpoint:
@@ -116,7 +130,7 @@ class ModelEndpoint:
         try:
             request = ModelRequest(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
             request.form, request.attempts = self._form, call.attempts
-            call.request = request
+            call.begin(request)
             if request.get("stream"):
                 await call.stream(request, send)
             else:
@@ -148,6 +162,11 @@ class _Call:
         self._first_byte: float | None = None
         self._wall = time.time()
         self._start = time.perf_counter()
+
+    def begin(self, request: ModelRequest) -> None:
+        self.request = request
+        if self._server.recorder is not None:
+            self._server.recorder.begin(request.rollout_id)
 
     async def answer(self, request: ModelRequest, send: Send) -> None:
         whole = await self._server.answer(request)

@@ -77,8 +77,16 @@ class ModelCall:
 
 
 class ModelCallRecorder(Protocol):
-    """Whoever keeps the records of model calls. The server calls it once for each call, before the call's task ends."""
+    """Whoever keeps the records of model calls. None of its methods may block the event loop."""
+
+    def begin(self, rollout_id: str | None) -> None:
+        """A call has begun; exactly one `record` for it follows. Must not raise."""
+        ...
 
     def record(self, call: ModelCall) -> None:
-        """Take ``call``. Must neither block nor raise."""
+        """A call is over, however it ended. Must not raise."""
+        ...
+
+    async def flush(self, rollout_id: str) -> bool:
+        """Wait until every call of the rollout that has begun is recorded, and kept; whether that came about."""
         ...

@@ -301,6 +301,13 @@ class Records:
 
     def __init__(self) -> None:
         self.calls: list[ModelCall] = []
+        self.begun = 0
+
+    def begin(self, rollout_id: str | None) -> None:
+        self.begun += 1
+
+    async def flush(self, rollout_id: str) -> bool:
+        return self.begun == len(self.calls)
 
     def record(self, call: ModelCall) -> None:
         self.calls.append(call)

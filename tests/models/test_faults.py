@@ -127,6 +127,9 @@ async def test_every_rollout_ends_rightly_within_its_bound(chaos, caplog) -> Non
     calls = []
 
     class Recorder:
+        def begin(self, rollout_id) -> None:
+            """Nothing to do."""
+
         def record(self, call) -> None:
             calls.append(call)
 
