@@ -27,6 +27,7 @@ IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
         ),
         "string_match": "gym_trio.environments.string_match:StringMatch",
         "structured_outputs": "gym_trio.environments.structured_outputs:StructuredOutputs",
+        "workplace_assistant": "gym_trio.environments.workplace_assistant:WorkplaceAssistant",
         "xlam_fc": "gym_trio.environments.xlam_fc:XlamFunctionCalling",
     }
 )

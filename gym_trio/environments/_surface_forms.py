@@ -10,10 +10,12 @@ __all__ = ["even", "surface_forms", "unreliable"]
 _LONGEST = 40
 _SHORTEST = 3
 _ARTICLES = ("the ", "a ", "an ")
-_CARDINALS = "one two three four five six seven eight nine ten"
+_CARDINALS = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty"
+)
 _NUMBERS = {
     **{word: str(number) for number, word in enumerate(_CARDINALS.split(), 1)},
-    "twenty": "20",
     "first": "1st",
     "second": "2nd",
     "third": "3rd",

@@ -107,7 +107,7 @@ def _closing(text: str, start: int) -> int | None:
 
 def _final_answer(text: str) -> str | None:
     found = _ANSWER.findall(text)
-    return _boxed(text) if not found else found[-1].strip().rstrip(".").strip().rstrip(".")
+    return found[-1].strip().removesuffix(".").strip().rstrip(".") if found else _boxed(text)
 
 
 def _last_line(text: str) -> str | None:
