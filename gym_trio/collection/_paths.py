@@ -99,7 +99,7 @@ def prepare_folder(files: RunFiles) -> None:
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # the sweep of another run may have been there first
         for path in (files.output, files.failures, files.materialized):
             if path.exists():
                 with path.open("ab"):
@@ -114,3 +114,5 @@ def sweep(files: RunFiles) -> None:
     for path in (files.output, files.failures, files.materialized, files.aggregate, files.identity, files.timing):
         for left in files.folder.glob(f".{glob.escape(path.name)}.*.new"):
             left.unlink(missing_ok=True)
+    for left in files.folder.glob(f".{glob.escape(files.output.name)}.*.probe"):
+        left.unlink(missing_ok=True)

@@ -2,11 +2,13 @@
 
 As a command::
 
-    python tests/collection/interrupts.py --rounds 200 --seed 1
+    python tests/collection/interrupts.py --moments 200 --seed 1          # the library, in forked processes
+    python tests/collection/interrupts.py --moments 200 --seed 1 --cli    # gym-trio eval run, with a scripted model
 
-Each round runs 300 rollouts. The run is a child process that gets SIGINT, SIGTERM, both, or SIGKILL at a random
-moment, again and again, until it ends by itself. Then every (task, repeat) must be there exactly once, and all rows,
-whatever their order, must be those of the undisturbed run.
+A run has 300 rollouts. Its process gets SIGINT, SIGTERM, two of them, or SIGKILL at a random moment, and is launched
+again until it ends by itself. Then every (task, repeat) must be there exactly once, all rows, whatever their order,
+must be those of the undisturbed run, and no file may be left over. Runs follow one another until there have been as
+many moments as were asked for.
 """
 
 from __future__ import annotations
@@ -19,27 +21,42 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-import attrs
 import trio
 
 from gym_trio.collection import Ending, RunOptions, RunReport, StopRequest, collect, prepare_run
 from gym_trio.rollouts import RolloutAttempt, open_rollout_stream
 
 TASKS, REPEATS = 75, 4
-LONGEST_SECONDS = 0.2  # about what an undisturbed run takes
-DIFFERENT = frozenset({"ng_perf", "_ng_attempt_index", "_ng_rollout_id"})  # what no two runs have in common
+DIFFERENT = ("ng_perf", "_ng_attempt_index", "_ng_rollout_id")  # what no two runs have in common
 NAMES = {signal.SIGINT: "interrupts", signal.SIGTERM: "terminations", signal.SIGKILL: "kills"}
+DISTURBANCES = ([signal.SIGKILL], [signal.SIGINT], [signal.SIGTERM], [signal.SIGINT, signal.SIGINT])
+INCOMPLETE = 3
+
+Launch = Callable[[pathlib.Path], Callable[[int | None], int]]
 
 
 def rows() -> list[dict[str, Any]]:
     """Tasks of several sizes, so that torn lines are of several lengths."""
-    return [{"responses_create_params": {"input": "question " * (1 + n % 40)}, "n": n} for n in range(TASKS)]
+    return [
+        {
+            "responses_create_params": {"input": f"Question {n} " * (1 + n % 40)},
+            "options": [{"A": "this"}, {"B": "that"}],
+            "expected_answer": "AB"[n % 2],
+            "n": n,
+        }
+        for n in range(TASKS)
+    ]
+
+
+# The library in a forked process
 
 
 async def rollout(attempt: RolloutAttempt) -> dict[str, Any]:
@@ -52,9 +69,9 @@ async def rollout(attempt: RolloutAttempt) -> dict[str, Any]:
     return {**row, "response": {"output": [], "text": "answer " * chance}, "reward": float(chance % 2)}
 
 
-def _run(output: pathlib.Path) -> int:
+def run(output: pathlib.Path) -> int:
     """One process's life: a run that hears the signals. Its exit code."""
-    options = RunOptions(output=output, rows=rows(), num_repeats=REPEATS, resume=True, max_attempts=1000)
+    options = RunOptions(output=output, rows=rows(), num_repeats=REPEATS, resume=True, max_attempts=200)
     heard: list[int] = []
 
     async def main() -> RunReport:
@@ -76,106 +93,140 @@ def _run(output: pathlib.Path) -> int:
     report = trio.run(main)
     if report.ending is Ending.STOPPED:
         return 128 + heard[0]
-    return 0 if report.complete else 3
+    return 0 if report.complete else INCOMPLETE
 
 
-def _launch(output: pathlib.Path) -> int:
-    """Fork a process that does nothing but run; its id. (This process has one thread, so it may.)"""
+def fork(output: pathlib.Path) -> Callable[[int | None], int]:
+    """Launch the library in a process of its own. (This one has a single thread, so it may fork.)"""
     child = os.fork()
-    if child:
-        return child
-    code = 70
-    try:
-        code = _run(output)
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT  # before the handlers are there, or after they are gone
-    finally:
-        os._exit(code)
+    if not child:
+        code = 70
+        try:
+            code = run(output)
+        except KeyboardInterrupt:
+            code = 128 + signal.SIGINT  # before the handlers are there, or after they are gone
+        finally:
+            os._exit(code)
 
-
-@attrs.define
-class Round:
-    """One run, disturbed until it was complete."""
-
-    output: pathlib.Path
-    dice: random.Random
-    counts: Counter[str] = attrs.field(factory=Counter)
-
-    def go(self) -> None:
-        for _ in range(1000):
-            if self._launch_and_disturb():
-                return
-        raise AssertionError(f"{self.output} was not complete after 1000 launches")
-
-    def _launch_and_disturb(self) -> bool:
-        """One launch; whether the run ended by itself and was complete."""
-        self.counts["launches"] += 1
-        child = _launch(self.output)
-        sent = []
-        for number in self.dice.choice([[signal.SIGKILL], [signal.SIGINT], [signal.SIGTERM], [signal.SIGINT] * 2]):
-            time.sleep(self.dice.random() * LONGEST_SECONDS)
-            sent.append(number)
+    def act(number: int | None) -> int:
+        if number is not None:
             os.kill(child, number)
-        status = os.waitpid(child, 0)[1]
-        code = os.waitstatus_to_exitcode(status)
-        first = sent[0]
-        self.counts[NAMES[first]] += 1
-        # Before the handlers are there, and after they are gone, SIGTERM does what it does to any process.
-        allowed = {0, 3, 128 + first, -first}
-        assert code in allowed, f"{self.output}: exit code {code} after {sent}"
-        return code == 0
+            return 0
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    return act
+
+
+# The command line in a process
+
+
+def command(folder: pathlib.Path) -> Launch:
+    """Launches of ``gym-trio eval run`` with a scripted model, whose answer is right every second time."""
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "\\boxed{A}"}]}
+    environment = {"type": "resources_servers", "name": "mcqa"}
+    model = {"type": "responses_api_models", "name": "policy_model"}
+    agent = {"resources_server": environment, "model_server": model}
+    config = {
+        "mcqa": {"resources_servers": {"mcqa": {}}},
+        "agent": {"responses_api_agents": {"simple_agent": agent}},
+        "policy_model": {"responses_api_models": {"scripted_model": {"replies": [[message]], "delay_seconds": 0.02}}},
+    }
+    (folder / "scripted.json").write_text(json.dumps(config))
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    words = [sys.executable, "-m", "gym_trio", "eval", "run", "--config", str(folder / "scripted.json")]
+    words += ["--input", str(folder / "in.jsonl"), "--num-repeats", str(REPEATS), "--concurrency", "8", "--resume"]
+    words += ["--no-health-check", "++require_complete=true"]
+
+    def launch(output: pathlib.Path) -> Callable[[int | None], int]:
+        log = (folder / "log.txt").open("w")
+        process = subprocess.Popen([*words, "--output", str(output)], stdout=log, stderr=log)
+        log.close()
+
+        def act(number: int | None) -> int:
+            if number is not None:
+                process.send_signal(number)
+                return 0
+            return process.wait()
+
+        return act
+
+    return launch
+
+
+# Rounds
+
+
+def disturb(output: pathlib.Path, launch: Launch, dice: random.Random, longest: float, counts: Counter[str]) -> bool:
+    """One launch, disturbed; whether the run ended by itself and was complete."""
+    counts["launches"] += 1
+    act = launch(output)
+    numbers = dice.choice(DISTURBANCES)
+    for number in numbers:
+        time.sleep(dice.random() * longest)
+        act(number)
+    code = act(None)
+    counts[NAMES[numbers[0]]] += 1
+    # Before the handlers are there, and after they are gone, a signal does what it does to any process.
+    allowed = {0, INCOMPLETE, 128 + numbers[0], -numbers[0]}
+    assert code in allowed, f"{output}: exit code {code} after {numbers}"
+    return code == 0
 
 
 def told(output: pathlib.Path) -> list[str]:
-    """What a run's results say, without their order and what no two runs have in common."""
+    """What a run's results say, without their order."""
     kept = []
     for line in output.read_text().splitlines():
-        row = json.loads(line)
-        kept.append({name: value for name, value in row.items() if name not in DIFFERENT})
-    return sorted(json.dumps(row, sort_keys=True) for row in kept)
+        row = {name: value for name, value in json.loads(line).items() if name not in DIFFERENT}
+        for name in ("id", "created_at"):
+            row["response"].pop(name, None)
+        kept.append(json.dumps(row, sort_keys=True))
+    return sorted(kept)
 
 
-def undisturbed(folder: pathlib.Path) -> list[str]:
-    """The results of a run that nobody disturbs."""
-    output = folder / "whole" / "r.jsonl"
-    while os.waitstatus_to_exitcode(os.waitpid(_launch(output), 0)[1]) != 0:
-        pass  # the rollouts that fail at first are tried again
-    return told(output)
+def undisturbed(output: pathlib.Path, launch: Launch) -> tuple[list[str], float]:
+    """The results of a run that nobody disturbs, and how long it takes."""
+    start = time.monotonic()
+    code = launch(output)(None)
+    seconds = time.monotonic() - start
+    while code == INCOMPLETE:  # the rollouts that fail at first are tried again
+        code = launch(output)(None)
+    assert code == 0, f"exit code {code} of an undisturbed run"
+    return told(output), seconds
 
 
-def check(rounds: int, seed: int, folder: pathlib.Path) -> Counter[str]:
+def check(moments: int, seed: int, folder: pathlib.Path, launch: Launch) -> Counter[str]:
     """Run the rounds; what was done. **Errors**: `AssertionError` with the round and the seed."""
-    whole = undisturbed(folder)
+    whole, longest = undisturbed(folder / "whole" / "r.jsonl", launch)
     assert len(whole) == TASKS * REPEATS
+    files = {path.name for path in (folder / "whole").iterdir()}
     counts: Counter[str] = Counter()
-    for number in range(rounds):
-        output = folder / f"round-{number}" / "r.jsonl"
-        disturbed = Round(output, random.Random(f"{seed}-{number}"))
-        disturbed.go()
-        counts += disturbed.counts
+    while sum(counts[name] for name in NAMES.values()) < moments:
+        counts["runs"] += 1
+        where = f"seed {seed}, run {counts['runs']}"
+        output = folder / f"run-{counts['runs']}" / "r.jsonl"
+        dice = random.Random(where)
+        while not disturb(output, launch, dice, longest, counts):
+            pass
         keys = Counter((row["_ng_task_index"], row["_ng_rollout_index"]) for row in map(json.loads, output.open()))
-        assert set(keys.values()) == {1}, f"seed {seed}, round {number}: a rollout is there twice"
-        assert told(output) == whole, f"seed {seed}, round {number}: the results differ"
-        left = {path.name for path in output.parent.iterdir()} - {
-            "r.jsonl",
-            "r_failures.jsonl",
-            "r_materialized_inputs.jsonl",
-            "r_run.json",
-            "r_timing.json",
-        }
-        assert not left, f"seed {seed}, round {number}: {left} are left over"
+        assert set(keys.values()) == {1}, f"{where}: a rollout is there twice"
+        assert told(output) == whole, f"{where}: the results differ"
+        # A run whose last process was killed after its last row has not made what is made of the rows.
+        left = {path.name for path in output.parent.iterdir()} - files
+        assert not left, f"{where}: {left} are left over"
     return counts
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--moments", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cli", action="store_true")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        counts = check(arguments.rounds, arguments.seed, pathlib.Path(folder))
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        counts = check(arguments.moments, arguments.seed, folder, command(folder) if arguments.cli else fork)
     done = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
-    sys.stdout.write(f"{arguments.rounds} rounds of {TASKS * REPEATS} rollouts, seed {arguments.seed}: {done}\n")
+    sys.stdout.write(f"{TASKS * REPEATS} rollouts a run, seed {arguments.seed}: {done}\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The short form of ``interrupts.py``, which says what it does."""
+"""The short forms of ``interrupts.py``, which says what it does."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 COMMAND = pathlib.Path(__file__).with_name("interrupts.py")
 
 
-def test_a_run_that_is_interrupted_and_killed_again_and_again_becomes_complete() -> None:
-    """Every (task, repeat) exactly once, and the rows of an undisturbed run."""
-    done = subprocess.run(
-        [sys.executable, COMMAND, "--rounds", "4", "--seed", "7"], capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize(("how", "moments"), [([], 20), (["--cli"], 3)], ids=["library", "command"])
+def test_a_run_that_is_interrupted_and_killed_again_and_again_becomes_complete(how: list[str], moments: int) -> None:
+    """Every (task, repeat) exactly once, the rows of an undisturbed run, and nothing left over."""
+    words = [sys.executable, str(COMMAND), "--moments", str(moments), "--seed", "7", *how]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.startswith("4 rounds of 300 rollouts, seed 7: ")
+    assert done.stdout.startswith("300 rollouts a run, seed 7: ")
