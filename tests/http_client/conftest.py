@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import attrs
@@ -142,6 +144,28 @@ async def _echo(incoming: Incoming) -> None:
 def echo() -> Handler:
     """A handler that answers each request with its body, on connections that are kept."""
     return _echo
+
+
+@pytest.fixture
+def deaf() -> Iterator[http.Origin]:
+    """Where nobody answers a handshake: the backlog is full."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield http.Origin("http", *listener.getsockname())
+
+
+@pytest.fixture
+def refusing() -> Iterator[http.Origin]:
+    """Where nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield http.Origin("http", *bound.getsockname())
 
 
 class CancelAtStep(trio.abc.Instrument):

@@ -403,17 +403,15 @@ async def test_a_write_that_makes_no_progress_is_bounded(open_peer) -> None:
         assert (await transport.send(peer.request(body=slow_parts()))).body == b"read"
 
 
-async def test_a_refused_connection_is_tried_a_few_times_and_logged_once(caplog) -> None:
+async def test_a_refused_connection_is_tried_a_few_times_and_logged_once(refusing: Origin, caplog) -> None:
     """All requests of an origin together log its first failure; each ends as `ConnectFailed`, not sent."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        origin = Origin("http", "127.0.0.1", unused.getsockname()[1])
     told = []
     policy = RetryPolicy(attempts=3, first_wait_seconds=0.01)
     failures = []
 
     async def ask() -> None:
-        with pytest.raises(ConnectFailed, match=str(origin.port)) as caught:
-            await transport.send(http.Request("GET", origin, b"/", on_sent=lambda: told.append(1)))
+        with pytest.raises(ConnectFailed, match=str(refusing.port)) as caught:
+            await transport.send(http.Request("GET", refusing, b"/", on_sent=lambda: told.append(1)))
         failures.append(caught.value.delivery)
 
     async with open_socket_transport(TransportSettings(connect_retry=policy)) as transport:
@@ -455,23 +453,13 @@ async def test_a_server_that_comes_up_meanwhile_is_reached(open_peer, echo) -> N
     assert told == [1]
 
 
-async def test_a_connect_that_hangs_is_bounded_and_is_the_last_attempt() -> None:
-    """A full backlog swallows the handshake; the bound ends it, as a timeout with nothing sent."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        address = listener.getsockname()
-        fillers = [socket.socket() for _ in range(4)]
-        for filler in fillers:
-            filler.setblocking(False)
-            filler.connect_ex(address)
-        async with open_socket_transport(TransportSettings(connect_seconds=0.1)) as transport:
-            with pytest.raises(TransportTimeout) as caught:
-                await transport.send(http.Request("GET", Origin("http", *address), b"/"))
-            assert caught.value.delivery is Delivery.NOT_SENT
-            assert transport.statistics().connecting == 0
-        for filler in fillers:
-            filler.close()
+async def test_a_connect_that_hangs_is_bounded_and_is_the_last_attempt(deaf: Origin) -> None:
+    """The bound ends it, as a timeout with nothing sent."""
+    async with open_socket_transport(TransportSettings(connect_seconds=0.1)) as transport:
+        with pytest.raises(TransportTimeout) as caught:
+            await transport.send(http.Request("GET", deaf, b"/"))
+        assert caught.value.delivery is Delivery.NOT_SENT
+        assert transport.statistics().connecting == 0
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70 + ".invalid", "::2%nowhere"])
