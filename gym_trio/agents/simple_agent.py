@@ -52,7 +52,8 @@ class SimpleAgent(AgentServer):
         step = 0
         while True:
             step += 1
-            reply = await self._step(request, [*start, *outputs])
+            with request.stages.measure("model"):
+                reply = await self._step(request, [*start, *outputs])
             items = reply.get("output") or []
             outputs.extend(items)
             usage = _add_usage(usage, reply.get("usage"))
@@ -62,7 +63,8 @@ class SimpleAgent(AgentServer):
             if self.settings.max_steps is not None and step >= self.settings.max_steps:
                 ended = {"status": "incomplete", "incomplete_details": {"reason": "max_steps"}}
                 return {**reply, "output": outputs, "usage": usage, **ended}
-            outputs.extend(await self._call_tools(request, calls))
+            with request.stages.measure("tools"):
+                outputs.extend(await self._call_tools(request, calls))
 
     async def _step(self, request: RequestBody, items: list[Any]) -> dict[str, Any]:
         limit = self.settings.step_timeout_seconds

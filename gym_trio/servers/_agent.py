@@ -48,20 +48,28 @@ class AgentServer(Server):
         row = dict(request)
         cookies: dict[str, str] = {}
         rollout_id = request.rollout_id
+        stages = request.stages
         try:
-            seeded = await self._seed(resources, row, cookies, rollout_id)
-            params = RequestBody(_parameters_of(row, seeded), cookies=cookies, rollout_id=rollout_id)
+            with stages.measure("seed"):
+                seeded = await self._seed(resources, row, cookies, rollout_id)
+            params = RequestBody(_parameters_of(row, seeded), cookies=cookies, rollout_id=rollout_id, stages=stages)
             response = await self.responses(params)
             cookies.update(params.cookies)
             body = {**row, "response": response}
-            return await self.call(resources, "/verify", body, cookies, rollout_id, stage=Stage.VERIFICATION)
+            with stages.measure("verify"):
+                result = await self.call(resources, "/verify", body, cookies, rollout_id, stage=Stage.VERIFICATION)
+            return {**result, "ng_perf": {**(result.get("ng_perf") or {}), **stages.milliseconds()}}
         finally:
             if cookies:
                 await self._close_resources(resources, cookies, rollout_id)
 
     async def responses(self, request: RequestBody) -> Mapping[str, Any]:
-        """The agent's own loop: from Responses parameters to a finished Responses object. Default: one model call."""
-        return await self.call_model(request, rollout_id=request.rollout_id)
+        """The agent's own loop: from Responses parameters to a finished Responses object. Default: one model call.
+
+        What it measures with ``request.stages`` goes into the result's ``ng_perf``.
+        """
+        with request.stages.measure("model"):
+            return await self.call_model(request, rollout_id=request.rollout_id)
 
     async def open_session(self, seed: RequestBody) -> Any:
         """Make what one agent session needs and return it: its state, of any type.

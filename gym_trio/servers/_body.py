@@ -11,6 +11,7 @@ import orjson
 
 from .. import errors
 from ._failures import failure_of, failure_to_wire
+from ._stage_times import StageTimes
 
 __all__ = ["JsonEndpoint", "Reply", "RequestBody", "parse_cookies", "read_body", "send_json"]
 
@@ -29,14 +30,15 @@ class RequestBody(dict[str, Any]):
 
     ``cookies`` are the request's cookies by name; a handler that changes them changes what is set on the response.
     ``headers`` are its headers, names in lower case. ``rollout_id`` comes from the ``/ng-rollout/<id>/`` prefix, the
-    body's ``_ng_rollout_id`` or the ``x-ng-rollout-id`` header, in this order, or is ``None``.
+    body's ``_ng_rollout_id`` or the ``x-ng-rollout-id`` header, in this order, or is ``None``. ``stages`` takes the
+    times of the rollout that the request is part of.
     ``path_params`` are the values that the route's pattern took from the path. ``agent_session`` is the state of the
     agent session that the request belongs to (what the agent's ``open_session`` returned), or ``None``.
 
     **Ownership**: the handler owns the object and may change it.
     """
 
-    __slots__ = ("_headers", "agent_session", "cookies", "path_params", "rollout_id", "sent_cookies")
+    __slots__ = ("_headers", "agent_session", "cookies", "path_params", "rollout_id", "sent_cookies", "stages")
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class RequestBody(dict[str, Any]):
         path_params: Mapping[str, Any] | None = None,
         cookies: Mapping[str, str] | None = None,
         rollout_id: str | None = None,
+        stages: StageTimes | None = None,
     ) -> None:
         super().__init__(body or {})
         self._headers = headers
@@ -54,6 +57,7 @@ class RequestBody(dict[str, Any]):
         self.cookies: dict[str, str] = dict(self.sent_cookies)
         self.rollout_id: str | None = rollout_id or self._find_rollout_id()
         self.agent_session: Any = None
+        self.stages = stages or StageTimes()
 
     def _find_rollout_id(self) -> str | None:
         found = self.path_params.get("rollout_id") or self.get("_ng_rollout_id")
