@@ -89,12 +89,12 @@ class Ledger:
         return not self.feeding and not self._in_flight
 
     def has_room(self) -> bool:
-        """A slot is free for the next row. A drained row needs none of those for rollouts in flight."""
+        """A slot is free for the next row."""
         in_flight = len(self._in_flight)
         concurrent, resident = self._limits.max_concurrent, self._limits.max_resident_tasks
-        if concurrent is not None and in_flight >= concurrent and self.phase is not Phase.SPENT:
-            return False
-        return resident is None or in_flight + len(self.ready) < resident
+        return (concurrent is None or in_flight < concurrent) and (
+            resident is None or in_flight + len(self.ready) < resident
+        )
 
     def admit(self, row: Any, now: float) -> RolloutAttempt | None:
         """Take a pulled row into the accounts; the attempt to start, or None if it must not be started.

@@ -3,9 +3,9 @@
     python tests/rollouts/million.py [outcomes] [first seed]
 
 Each storm runs rows through rollouts that end, fail, resist cancellation or return in spite of it, while consumers
-come, go and are cancelled in the middle of anything, until the stream is exhausted, drained, closed, left, or cancelled from
-outside. Afterwards every row must be in exactly one place. Prints what it found; exits 1 if an outcome was lost or
-delivered twice.
+come, go and are cancelled in the middle of anything, until the stream is exhausted, drained, closed, left, or cancelled
+from outside. Afterwards every row must be in exactly one place. Prints what it found; exits 1 if an outcome was lost
+or delivered twice.
 """
 
 from __future__ import annotations
