@@ -52,6 +52,8 @@ class MemoryTransport:
         scope = self._scope(request)
         await trio.lowlevel.checkpoint()
         call = MemoryCall(request, self._max_body_bytes)
+        if request.on_sent is not None:
+            request.on_sent()
         await call.run(self._app, scope)
         return call.response()
 
@@ -60,6 +62,8 @@ class MemoryTransport:
         scope = self._scope(request)
         await trio.lowlevel.checkpoint()
         call = StreamedCall(request)
+        if request.on_sent is not None:
+            request.on_sent()
         failure: BaseException | None = None
         try:
             async with trio.open_nursery() as nursery:

@@ -78,8 +78,6 @@ class MemoryCall:
 
     async def run(self, app: App, scope: Scope) -> None:
         """Call the app; it has ended when this returns."""
-        if self._request.on_sent is not None:
-            self._request.on_sent()
         try:
             await app(scope, self.receive, self.send)
         except Exception:  # noqa: BLE001  whatever the app raises is an answer to its client
@@ -162,11 +160,13 @@ class MemoryCall:
                 body = _as_bytes(body)
             more = bool(message.get("more_body", False))
             if phase is _HELD:
-                self._begin(None if more else len(body))
+                self._frame(None if more else len(body))
             if not self._bodiless:
                 self._count(len(body), more)
-                if body:
-                    await self._take(body)
+            if phase is _HELD:
+                self._begin()
+            if body and not self._bodiless:
+                await self._take(body)
             if more:
                 await trio.lowlevel.checkpoint()
             else:
@@ -193,14 +193,17 @@ class MemoryCall:
             pairs = [pair for pair in pairs if pair[0] not in _SERVERS_OWN]
         self.status, self.raw_headers = int(status), tuple(pairs)
 
-    def _begin(self, body_length: int | None) -> None:
-        """The head counts from here on."""
+    def _frame(self, body_length: int | None) -> None:
+        """Decide how long the body is; ``body_length`` when all of it is known."""
         if self._declared is None:
             self._declared = body_length
         if self.status in (204, 304):
             self._bodiless = True
             if self.status == 204 or not self._declared:
                 self._declared = None
+
+    def _begin(self) -> None:
+        """The head counts from here on."""
         if self._declared is not None:
             self.raw_headers += ((b"content-length", b"%d" % self._declared),)
         self._enter(_BEGUN)
@@ -248,8 +251,8 @@ class StreamedCall(MemoryCall):
             self.begun.set()
             self._writer.close()
 
-    def _begin(self, body_length: int | None) -> None:
-        super()._begin(body_length)
+    def _begin(self) -> None:
+        super()._begin()
         self.begun.set()
 
     def _enter(self, phase: _Phase) -> None:
