@@ -125,9 +125,9 @@ class WardenLink:
         """Return its exit code: 0 means that nothing of its tree is left."""
         return await self._process.wait()
 
-    async def sweep(self, hidden: Mapping[int, int]) -> int:
+    async def sweep(self) -> int:
         """End what is left when the warden was killed with its keepers; return how many processes that were."""
-        return await trio.to_thread.run_sync(sweep, self._token, os.getpid(), hidden)
+        return await trio.to_thread.run_sync(sweep, self._token, os.getpid())
 
 
 async def open_warden(python: Sequence[str] = (sys.executable, "-I", "-S")) -> WardenLink:

@@ -46,7 +46,6 @@ class ManagedProcess:
         self.returncode: int | None = None
         self.ready_line: str | None = None
         self.started_at = time.time()
-        self.hidden: dict[int, int] = {}  # descendants without the marker, by pid, with their start times
         self._state = ServerState.STARTING
         self._sink = sink
         self._on_unexpected_exit = on_unexpected_exit
@@ -213,8 +212,6 @@ class ManagedProcess:
                 self._failure = event["message"]
             case "exited":
                 self._note_exit(event["returncode"])
-            case "hidden":
-                self.hidden = dict(event["processes"])
             case "gone":
                 self._escalated = event["escalated"]
                 self._reaped = tuple(event["reaped"])

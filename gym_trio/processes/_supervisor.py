@@ -256,11 +256,10 @@ class Supervisor:
         """See the warden's end, and make sure that it means the end of its tree."""
         if await self._link.wait() != 0:
             LOGGER.error("the warden (pid %d) was killed: its servers end", self._link.pid)
-            processes = list(self._processes.values())
             with trio.move_on_after(KEEPERS_SECONDS):  # the keepers know the trees; they go first
-                for process in processes:
+                for process in list(self._processes.values()):
                     await process.wait_tree()
-            await self._link.sweep({pid: started for each in processes for pid, started in each.hidden.items()})
+            await self._link.sweep()
         self._warden_is_gone.set()
 
     def _note_unexpected_exit(self, process: ManagedProcess) -> None:

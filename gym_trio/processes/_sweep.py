@@ -1,10 +1,9 @@
-"""The last line of defence: find and end processes by the marker that every managed server's environment carries.
+"""The last line of defence: find and end processes by the marker that every managed server carries.
 
 Used only when a warden was killed and gym_trio lives. Whatever was in the warden's tree has then been handed to an
 ancestor of gym_trio or to init, unless it still has its old parent, so two things together tell it from a stranger
 that came by the marker in another way (a job queue that copies environments): the marker, and a chain of marked
-parents that ends at one of gym_trio's own ancestors. Processes of the tree that do not carry the marker, because they
-cleared their environment, are known from the keepers' last looks.
+parents that ends at one of gym_trio's own ancestors.
 """
 
 from __future__ import annotations
@@ -13,29 +12,25 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Mapping
 
 from .warden import _kernel
-from .warden._spawn import is_marked
+from .warden._marker import is_marked
 
 ROUNDS_WITHOUT_A_FIND = 2
 ROUND_SECONDS = 0.02
 SWEEP_SECONDS = 5.0
 
 
-def sweep(token: str, caller: int, hidden: Mapping[int, int]) -> int:
+def sweep(token: str, caller: int) -> int:
     """SIGKILL everything of the tree that ``token`` names, until two looks find nothing; return how many that were.
 
-    ``hidden`` are processes that the keepers saw in the tree without the marker, with their start times. Blocking: run
-    it in a thread.
+    Blocking: run it in a thread.
     """
     heirs = _ancestors(caller)
 
     def is_ours(pid: int) -> bool:
         process = _kernel.describe(pid)
-        if process is None or not process.alive or pid in heirs:
-            return False
-        return hidden.get(pid) == process.started or _descends(pid, token, heirs)
+        return process is not None and process.alive and _descends(pid, token, heirs)
 
     ended = idle = 0
     deadline = time.monotonic() + SWEEP_SECONDS

@@ -6,6 +6,7 @@ It is started as its own Python process with nothing but the standard library, s
 ``_warden``     one process per supervisor; forks a keeper for each server and stands behind all of them
 ``_keeper``     one process per server: starts it, reaps all it leaves behind, ends it; the one state machine
 ``_spawn``      from a request to a running program
+``_marker``     how a server's descendants are recognized when their parents have been killed
 ``_channel``    JSON lines and file descriptors between gym_trio and a keeper; waiting for children
 ``_kernel``     what the kernel knows about processes, and signals that cannot reach the wrong one
 ==============  ===========================================================================================

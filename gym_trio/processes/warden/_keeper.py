@@ -9,7 +9,7 @@ import time
 
 from . import _kernel
 from ._channel import Channel, Waiter, reap
-from ._spawn import SpawnError, is_marked, spawn
+from ._spawn import SpawnError, spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 LINGER_SECONDS = 0.2
 LOOK_SECONDS = 0.05
-TREE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 0.25
 MAX_REPORTED = 1000
 
@@ -37,8 +36,8 @@ class Keeper:
     """The parent of one server, and through the kernel's subreaper of everything that the server leaves behind.
 
     gym_trio says ``{"stop": grace_seconds}`` or ``{"kill": true}``, and hears ``started``, ``failed``, ``exited``
-    (the server itself), ``hidden`` (descendants without the marker) and ``gone`` (the last of the tree). The channel's
-    end, the lifeline's end (the warden's death) and the owner's end all mean: kill at once.
+    (the server itself) and ``gone`` (the last of its tree). The channel's end, the lifeline's end (the warden's
+    death) and the owner's end all mean: kill at once.
     """
 
     def __init__(self, channel: Channel, lifeline: int, owner: int | None, token: str) -> None:
@@ -56,8 +55,6 @@ class Keeper:
         self._pause_seconds = 0.001  # between two rounds of killing; a child that ends cuts it short
         self._escalated = False
         self._reaped: list[int] = []
-        self._hidden: dict[int, int] = {}
-        self._next_look = 0.0
         self._waiter = Waiter()
         self._watched = {fd for fd in (channel.fileno(), lifeline, owner) if fd is not None}
 
@@ -75,9 +72,6 @@ class Keeper:
                 self._cut()
             self._collect()
             self._advance(time.monotonic())
-            if self._phase is Phase.RUNNING and time.monotonic() >= self._next_look:
-                self._next_look = time.monotonic() + TREE_SECONDS
-                self._look_for_hidden()
 
     def _patience(self) -> float | None:
         """How long the loop may wait when nothing happens."""
@@ -89,7 +83,7 @@ class Keeper:
             return min(LOOK_SECONDS, left)  # the members of its group need not be children of this process
         if self._phase in (Phase.INTERRUPTED, Phase.LINGERING):
             return left
-        return TREE_SECONDS
+        return None if self._owner is not None else 0.5  # without a pidfd, getppid tells of a dead warden
 
     def _listen(self) -> None:
         for message in self._channel.receive():
@@ -173,14 +167,6 @@ class Keeper:
             os.killpg(self._server, signal.SIGKILL)  # without a subreaper, the group is what can be found
         if _kernel.kill_trees(_kernel.children(me), me):
             self._escalated = True
-
-    def _look_for_hidden(self) -> None:
-        """Report who of the tree could not be found by the marker, should this process and the warden be killed."""
-        found = map(_kernel.describe, _kernel.descendants(_kernel.children(os.getpid())))
-        hidden = {each.pid: each.started for each in found if each is not None and not is_marked(each.pid, self._token)}
-        if hidden != self._hidden:
-            self._hidden = hidden
-            self._channel.send("hidden", processes=list(hidden.items())[:MAX_REPORTED])
 
     def _members(self) -> list[int]:
         """Who of the tree is alive in the server's own process group."""

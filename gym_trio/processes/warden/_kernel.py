@@ -21,21 +21,16 @@ PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 
 
 class Process:
-    """One process as the kernel described it.
+    """One process as the kernel described it: ``state`` is its letter (``Z`` for a zombie)."""
 
-    ``state`` is its letter (``Z`` for a zombie); ``started`` its start in ticks since boot, which with the pid makes an
-    identity.
-    """
+    __slots__ = ("group", "parent", "pid", "session", "state")
 
-    __slots__ = ("group", "parent", "pid", "session", "started", "state")
-
-    def __init__(self, pid: int, state: str, parent: int, group: int, session: int, started: int) -> None:
+    def __init__(self, pid: int, state: str, parent: int, group: int, session: int) -> None:
         self.pid = pid
         self.state = state
         self.parent = parent
         self.group = group
         self.session = session
-        self.started = started
 
     @property
     def alive(self) -> bool:
@@ -81,7 +76,7 @@ def describe(pid: int) -> Process | None:
         return None
     # The command stands in parentheses and may itself contain them, so the fields begin after the last one.
     fields = data[data.rfind(b")") + 2 :].split()
-    return Process(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    return Process(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]))
 
 
 def children(pid: int) -> list[int]:
@@ -170,5 +165,5 @@ def parse_ps(text: str) -> dict[int, Process]:
     for line in text.splitlines():
         pid, state, parent, group, session = line.split()
         known = int(session) if session.isdigit() else 0
-        found[int(pid)] = Process(int(pid), state[0], int(parent), int(group), known, 0)
+        found[int(pid)] = Process(int(pid), state[0], int(parent), int(group), known)
     return found

@@ -7,12 +7,11 @@ import os
 import signal
 
 from . import _kernel
+from ._marker import mark_limits, marked_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
-
-MARKER = "GYM_TRIO_WARDEN"
 
 
 class SpawnError(Exception):
@@ -38,29 +37,6 @@ def spawn(request: dict[str, Any], fds: list[int], token: str) -> int:
     return pid
 
 
-def environment(request: dict[str, Any], token: str) -> dict[str, str]:
-    """Lay the request's variables over this process's own; the marker lists every supervisor above the program."""
-    merged = {**os.environ, **request["env"]}
-    outer = os.environ.get(MARKER)
-    merged[MARKER] = f"{outer}:{token}" if outer else token
-    return merged
-
-
-def is_marked(pid: int, token: str) -> bool:
-    """Say whether a process carries the token: a server in its environment, a warden or keeper as last argument."""
-    marker = f"{MARKER}=".encode()
-    variables = [each for each in _strings(pid, "environ") if each.startswith(marker)]
-    return any(token.encode() in each for each in variables) or _strings(pid, "cmdline")[-1:] == [token.encode()]
-
-
-def _strings(pid: int, place: str) -> list[bytes]:
-    try:
-        with open(f"/proc/{pid}/{place}", "rb") as file:
-            return file.read().split(b"\0")[:-1]
-    except OSError:
-        return []
-
-
 def _become(request: dict[str, Any], fds: list[int], token: str, keeper: int, failing: int) -> NoReturn:
     """In the fork: turn into the program, or write why not to ``failing``. Never returns into the keeper's code."""
     problem = "the keeper ended"
@@ -72,11 +48,12 @@ def _become(request: dict[str, Any], fds: list[int], token: str, keeper: int, fa
             for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
                 signal.signal(number, signal.SIG_DFL)  # an ignored signal stays ignored through exec
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            mark_limits(token)
             problem = request["cwd"] or ""
             if problem:
                 os.chdir(problem)
             problem = request["command"][0]
-            os.execvpe(problem, request["command"], environment(request, token))
+            os.execvpe(problem, request["command"], marked_environment(request["env"], token))
     except OSError as exc:
         problem = f"{problem}: {exc.strerror}"
     finally:
