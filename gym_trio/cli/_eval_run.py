@@ -12,7 +12,7 @@ import attrs
 import trio
 from cyclopts import Parameter
 
-from ..collection import health_check_dir, options_from, prepare_run, stream_arguments
+from ..collection import health_check_dir, options_from, prepare_run, read_jsonl, stream_arguments
 from ..config import GymConfig
 from ._app import Exit
 from ._configure import ModelFlags, configure, rows_of, split_words
@@ -149,9 +149,10 @@ def eval_run(
     loaded = configure(name, config or [], model_flags, [*overrides, *chosen], need_model=not no_serve)
     for warning in loaded.warnings:
         tell(f"warning: {warning}")
+    rows = input or loaded.run.input_jsonl_fpath or BroughtRows(loaded, split)
     options = options_from(
         loaded,
-        rows=input or loaded.run.input_jsonl_fpath or BroughtRows(loaded, split),
+        rows=rows,
         output=output,
         agents=() if no_serve else None,
     )
@@ -165,6 +166,7 @@ def eval_run(
         quiet=as_json,
     )
     # Preparing moves an earlier run's files out of the way: whatever can be wrong is found before.
+    first_row(rows)
     if not no_serve:
         check_servers(loaded)
         if not loaded.run.resume_from_cache:
@@ -182,6 +184,12 @@ def eval_run(
     if not exit_code and loaded.run.require_complete and not report.complete:
         exit_code = 1
     raise Exit(exit_code)
+
+
+def first_row(rows: str | pathlib.Path | BroughtRows) -> None:
+    """**Errors**: those of a file that is not there, or of an environment that cannot make its rows."""
+    source = iter(rows) if isinstance(rows, BroughtRows) else read_jsonl(pathlib.Path(rows))
+    next(source, None)
 
 
 def _spelled(value: Any) -> str:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import trio
 
 from ..config import GymConfig, ServerBlock, redact_text
-from ..errors import GymError, TransportError, UsageError
+from ..errors import GymError, PeerDropped, TransportError, UsageError
 from ..gym import build_server
 from ..http import ServerClient, open_socket_transport
 
@@ -71,6 +71,8 @@ async def _check(client: ServerClient, block: ServerBlock, url: str, key: str) -
                 said = redact_text(response.text[:200], secrets=[key] if key else ())
                 raise UsageError(f"model server {block.name}: {url} {what} (status {response.status}: {said}); {hint}")
             return
+    except PeerDropped:
+        return  # it is there; what it cuts off now it may not cut off later, and if it does, that is a failure row
     except TransportError as error:
         raise UsageError(
             f"model server {block.name}: {url} cannot be used: {error}; start it, or correct --model-url"

@@ -1,0 +1,61 @@
+"""The table of commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+import gym_trio
+from gym_trio.cli._app import COMMANDS
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_explains_itself(run: Any, command: str) -> None:
+    """--help of each command shows its options and ends with 0."""
+    ran = run(*command.split(), "--help")
+    assert ran.code == 0
+    assert command.split()[-1] in ran.out
+
+
+def test_the_overview_names_all_commands(run: Any) -> None:
+    """The groups' helps list each command."""
+    texts = {"": run("--help").out, "eval": run("eval", "--help").out, "env": run("env", "--help").out}
+    for command in COMMANDS:
+        group, _, leaf = command.rpartition(" ")
+        assert leaf in texts[group]
+
+
+def test_the_version(run: Any) -> None:
+    """--version is the package's."""
+    assert run("--version").out.strip() == gym_trio.__version__
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("evil",), "eval"),
+        (("eval", "rum"), "run"),
+        (("eval", "run", "--limmit", "3"), "--limit"),
+        (("serve",), "target"),
+    ],
+)
+def test_a_wrong_word_is_named_with_the_nearest_right_one(run: Any, words: tuple[str, ...], said: str) -> None:
+    """Exit code 2 and one line."""
+    ran = run(*words)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_list_and_describe(run: Any) -> None:
+    """Environments, agents and models, as lines and as JSON; one of them with settings and tools."""
+    assert "mcqa" in run("list").out
+    names = {entry["name"] for entry in orjson.loads(run("list", "--json").out)}
+    assert {"mcqa", "reasoning_gym", "example_single_tool_call", "example_session_state_mgmt"} <= names
+    assert "simple_agent" in run("list", "agents").out
+    assert "scripted_model" in run("list", "models").out
+    described = orjson.loads(run("list", "environments", "example_single_tool_call", "--json").out)
+    assert [tool["name"] for tool in described["tools"]] == ["get_weather"]
+    assert orjson.loads(run("list", "reasoning_gym", "--json").out)["settings"]["size"] == 100
+    assert "did you mean 'mcqa'?" in run("list", "mcqb").err
