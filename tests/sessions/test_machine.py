@@ -6,6 +6,7 @@ its cancellation as it was told to, and time moves only by a rule. After each ru
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -135,6 +136,7 @@ class Loop:
 class RegistryMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
+        logging.getLogger("gym_trio.sessions").setLevel(logging.CRITICAL)  # tens of thousands of expected warnings
         self.loop = Loop()
         self.now = 0
         self.models = {session_id: Model() for session_id in "ab"}
@@ -374,11 +376,15 @@ class RegistryMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 8))
     def time_passes(self, seconds: int) -> None:
-        for _ in range(seconds):
-            self.now += 1
-            self.loop.do(lambda: self.loop.clock.jump(1))
-            for session_id, model in self.models.items():
-                self.tick(session_id, model)
+        async def pass_seconds() -> None:
+            for _ in range(seconds):
+                self.now += 1
+                self.loop.clock.jump(1)
+                await wait_all_tasks_blocked()
+                for session_id, model in self.models.items():
+                    self.tick(session_id, model)
+
+        self.loop.do(pass_seconds)
 
     def tick(self, session_id: str, model: Model) -> None:
         if model.phase == "ready" and self.now >= model.idle_at:
@@ -439,6 +445,7 @@ class RegistryMachine(RuleBasedStateMachine):
                 self.close_ends(session_id, "ok")
         finally:
             self.loop.end()
+            logging.getLogger("gym_trio.sessions").setLevel(logging.NOTSET)
         assert all(state.confirmed for state in self.made)
         assert not self.violations
 
