@@ -1,4 +1,4 @@
-"""Tools of ``workplace_assistant``: web figures, tasks and customers; for each operation its signature and its description."""
+"""Tools of ``workplace_assistant`` for web figures, tasks and customers: each operation's signature and description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools of ``workplace_assistant``: people, mail and calendar; for each operation its signature and its description."""
+"""Tools of ``workplace_assistant`` for people, mail and calendar: each operation's signature and description."""
 
 from __future__ import annotations
 

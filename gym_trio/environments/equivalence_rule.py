@@ -31,7 +31,7 @@ class GradingRule(enum.StrEnum):
 class EquivalenceRuleSettings:
     """The key of an ``equivalence_rule`` block besides the common ones."""
 
-    grading_rule: GradingRule = GradingRule.EXACT
+    grading_rule: GradingRule = attrs.field(default=GradingRule.EXACT, converter=GradingRule)
 
 
 class EquivalenceRule(ResourcesServer):

@@ -41,7 +41,7 @@ class ComparatorSettings:
     parallel_tool_call_rewarding: bool = False
     allow_subset: bool = False
     allow_superset: bool = False
-    parallel_tool_call_reward_mode: RewardMode = RewardMode.BINARY_STRICT
+    parallel_tool_call_reward_mode: RewardMode = attrs.field(default=RewardMode.BINARY_STRICT, converter=RewardMode)
 
 
 @attrs.frozen(kw_only=True)

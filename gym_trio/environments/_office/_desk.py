@@ -115,11 +115,11 @@ def search_customers(office: Office, page: int = 1, page_size: int = 5, **wanted
 
 def _suits(record: Record, condition: str, value: str) -> bool:
     field, _, bound = condition.rpartition("_")
-    if bound == "min":
-        return record[field] >= value
-    if bound == "max":
-        return record[field] <= value
-    return value in record[condition].lower()
+    found = record[field] if bound in ("min", "max") else record[condition]
+    # What was left out when a customer was entered suits no condition.
+    if found is None:
+        return False
+    return found >= value if bound == "min" else found <= value if bound == "max" else value in found.lower()
 
 
 def update_customer(office: Office, customer_id: Any = None, field: Any = None, new_value: Any = None) -> str:
