@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import pathlib
@@ -71,9 +72,7 @@ class KeeperChannel:
         return event
 
     def close(self) -> None:
-        if self._socket.fileno() >= 0:
-            trio.lowlevel.notify_closing(self._socket)
-            self._socket.close()
+        _close(self._socket)
 
 
 class WardenLink:
@@ -117,9 +116,7 @@ class WardenLink:
                 raise
 
     def close(self) -> None:
-        if self._control.fileno() >= 0:
-            trio.lowlevel.notify_closing(self._control)
-            self._control.close()
+        _close(self._control)
 
     async def wait(self) -> int:
         """Return its exit code: 0 means that nothing of its tree is left."""
@@ -128,6 +125,15 @@ class WardenLink:
     async def sweep(self) -> int:
         """End what is left when the warden was killed with its keepers; return how many processes that were."""
         return await trio.to_thread.run_sync(sweep, self._token, os.getpid())
+
+
+def _close(end: socket.socket) -> None:
+    """Close a socket for good: a process that gym_trio forked without exec may hold a copy of it."""
+    if end.fileno() >= 0:
+        trio.lowlevel.notify_closing(end)
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()
 
 
 async def open_warden(python: Sequence[str] = (sys.executable, "-I", "-S")) -> WardenLink:

@@ -141,7 +141,7 @@ class ManagedProcess:
     def _tell(self, message: Mapping[str, Any]) -> None:
         self._move(ServerState.STOPPING)
         if self._channel is None:
-            self._lose()  # it never came to a keeper
+            self._lose("it was stopped")  # it has not come to a keeper
         else:
             self._channel.send_nowait(message)
 
@@ -188,6 +188,9 @@ class ManagedProcess:
             except BaseException:
                 channel.close()
                 raise
+            if self._gone.is_set():  # told to end meanwhile, when there was no channel to tell it
+                channel.close()
+                return
             self._channel = channel
         own(self._watch)
         own(self._relay.run)
@@ -200,7 +203,7 @@ class ManagedProcess:
                 self._apply(event)
         finally:
             self._channel.close()
-            self._lose()
+            self._lose("the warden has ended")
 
     def _apply(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
@@ -218,12 +221,12 @@ class ManagedProcess:
                 self._note_gone()
         self._answered.set()
 
-    def _lose(self) -> None:
+    def _lose(self, why: str) -> None:
         """No keeper any more. If that is not because it had finished, the kernel killed the server with it."""
         if self._gone.is_set():
             return
         if self._failure is None:
-            self._failure = "the warden has ended"
+            self._failure = why
         if self.pid is not None:
             self._escalated = True
             if not self._exited.is_set():

@@ -23,7 +23,7 @@ LOGGER = logging.getLogger("gym_trio.processes")
 
 LAST_WORDS_SECONDS = 0.2
 KEEPERS_SECONDS = 1.0
-WARDEN_SECONDS = 1.0
+WARDEN_SECONDS = 2.0  # more than the warden gives to keepers that are stuck
 WARDEN_PYTHON = (sys.executable, "-I", "-S")
 
 
@@ -129,10 +129,15 @@ class Supervisor:
         bounded wait for the kernel; side by side, and over as soon as the last has gone. No server can be started
         afterwards. More calls, from any task, get the same report.
 
-        **Cancellation**: ends this call's waiting; the stop goes on, and leaving the block waits for it.
+        **Cancellation**: ends this call's waiting; the stop goes on, and leaving the block waits for it. A
+        KeyboardInterrupt escalates.
         """
         self._begin_stop(self._grace_seconds)
-        await self._stopped.wait()
+        try:
+            await self._stopped.wait()
+        except KeyboardInterrupt:
+            self.escalate()
+            raise
         assert self._report is not None
         return self._report
 
@@ -171,11 +176,13 @@ class Supervisor:
         """Stop, give the warden up, and wait until it says by its own end that nothing is left."""
         self._begin_stop(self._grace_seconds)
         try:
-            await self._wait_through(self._stopped.wait, math.inf)
+            await _wait_through(self._stopped.wait, math.inf, self.escalate)
         finally:
             self._link.close()
             try:
-                if not await self._wait_through(self._warden_is_gone.wait, self._reap_seconds + WARDEN_SECONDS):
+                if not await _wait_through(
+                    self._warden_is_gone.wait, self._reap_seconds + WARDEN_SECONDS, self.escalate
+                ):
                     LOGGER.error(
                         "processes of these servers cannot be ended; the warden (pid %d) goes on trying: %s",
                         self._link.pid,
@@ -198,25 +205,6 @@ class Supervisor:
             finally:
                 self._tasks.discard(scope)
 
-    async def _wait_through(self, wait: Callable[[], Awaitable[object]], seconds: float) -> bool:
-        """Wait, whoever is cancelled; return whether it came within the bound.
-
-        A KeyboardInterrupt that arrives meanwhile is a second Ctrl-C: it escalates, and is raised afterwards.
-        """
-        interrupt: KeyboardInterrupt | None = None
-        came = False
-        with trio.move_on_after(seconds, shield=True):
-            while not came:
-                try:
-                    await wait()
-                    came = True
-                except KeyboardInterrupt as exc:
-                    interrupt = exc
-                    self.escalate()
-        if interrupt is not None:
-            raise interrupt
-        return came
-
     def _admit(self, name: str) -> WardenLink:
         if self._stopping:
             raise ServerStartError(f"{name} cannot be started: the supervisor is stopping", server=name)
@@ -230,7 +218,7 @@ class Supervisor:
         """End what a start has left, and forget it."""
         process.stop(self._grace_seconds)
         try:
-            await self._wait_through(process.wait_gone, self._grace_seconds + self._reap_seconds)
+            await _wait_through(process.wait_gone, self._grace_seconds + self._reap_seconds, process.kill)
         finally:
             self._processes.pop(process.name, None)
 
@@ -280,6 +268,28 @@ class Supervisor:
         if self._failure is None:
             self._failure = failure
             self.body.cancel()
+
+
+async def _wait_through(
+    wait: Callable[[], Awaitable[object]], seconds: float, on_interrupt: Callable[[], None]
+) -> bool:
+    """Wait, whoever is cancelled; return whether it came within the bound.
+
+    A KeyboardInterrupt that arrives meanwhile calls ``on_interrupt``, which hurries, and is raised afterwards.
+    """
+    interrupt: KeyboardInterrupt | None = None
+    came = False
+    with trio.move_on_after(seconds, shield=True):
+        while not came:
+            try:
+                await wait()
+                came = True
+            except KeyboardInterrupt as exc:
+                interrupt = exc
+                on_interrupt()
+    if interrupt is not None:
+        raise interrupt
+    return came
 
 
 @asynccontextmanager

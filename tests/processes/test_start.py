@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import threading
@@ -192,6 +193,46 @@ async def test_what_a_server_is_born_with(lines, tmp_path):
     finally:
         signal.signal(signal.SIGHUP, previous)
     assert lines.lines == ["(s) True True", "(s) True", f"(s) set() {tmp_path} �ä True", "(s) ['0', '1', '2']"]
+
+
+async def test_a_large_environment(lines):
+    """A request larger than the socket's buffer arrives whole."""
+    env = {f"V{number}": "x" * 100_000 for number in range(15)}
+    show = "import os; print(sum(map(len, os.environ.values())) > 1_500_000)"
+    async with open_supervisor(output=lines) as supervisor:
+        process = await supervisor.start("s", [*PYTHON, show], env=env)
+        await process.wait_gone()
+    assert lines.lines == ["(s) True"]
+
+
+async def test_blocked_and_ignored_signals_of_the_caller_are_not_inherited(lines, program):
+    """A caller that ignores and blocks SIGINT and SIGCHLD has servers that can be interrupted."""
+    script = (
+        "import signal, sys, trio\n"
+        "from gym_trio.processes import open_supervisor\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+        "signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())\n"
+        "async def main():\n"
+        "    async with open_supervisor(20) as supervisor:\n"
+        "        await supervisor.start('s', sys.argv[1:])\n"
+        "        while not supervisor.processes['s'].last_lines(): await trio.sleep(0.01)\n"
+        "    print(supervisor.report.exits[0].returncode)\n"
+        "trio.run(main)\n"
+    )
+    with trio.fail_after(15):
+        result = await trio.run_process([sys.executable, "-c", script, *program(returncode=3)], capture_stdout=True)
+    assert result.stdout == b"3\n"
+
+
+async def test_no_more_descriptors_is_an_error_of_the_start(lines, program, parent_of):
+    """When the warden's descriptors have run out, the start says so, and the servers that run go on."""
+    async with open_supervisor(output=lines) as supervisor:
+        running = await supervisor.start("running", program())
+        resource.prlimit(parent_of(parent_of(running.pid)), resource.RLIMIT_NOFILE, (3, 3))
+        with pytest.raises(ServerStartError, match="could not be started"):
+            await supervisor.start("s", program())
+        assert running.returncode is None
 
 
 async def test_a_command_as_a_string_is_split_without_a_shell(lines):

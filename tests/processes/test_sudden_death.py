@@ -62,6 +62,20 @@ async def test_a_runner_killed_while_it_starts_leaves_nothing(when_seconds, runn
     await marked.wait_alive(0, BOUND_SECONDS)
 
 
+async def test_a_child_forked_without_exec_keeps_nothing_alive(runner, marked):
+    """A forked child's copies of the sockets delay neither the leaving of the block nor the end of killed servers."""
+    process = await started(runner(STUBBORN, forks=True), marked)
+    await killed(process)
+    (forked,) = await marked.wait_alive(1, BOUND_SECONDS)
+    os.kill(forked, signal.SIGKILL)
+    process = await started(runner(STUBBORN, forks=True, ends=True, grace=0), marked)
+    with trio.fail_after(4):
+        assert await process.wait() == 0
+    (forked,) = marked.alive()
+    os.kill(forked, signal.SIGKILL)
+    await process.stdout.aclose()
+
+
 async def test_a_stuck_warden_does_not_keep_servers_alive(runner, marked, parent_of):
     """With the warden stopped, the keepers still end everything when the runner is killed; and the other way round."""
     process = await started(runner(STUBBORN, {}), marked)

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from gym_trio.processes import ServerState, Supervisor
+from gym_trio.processes._report import describe_returncode
 from gym_trio.processes.warden import _kernel, _marker
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
@@ -109,8 +110,8 @@ def test_a_process_is_described():
     own = _kernel.describe(os.getpid())
     assert (own.pid, own.parent, own.group, own.session) == (os.getpid(), os.getppid(), os.getpgrp(), os.getsid(0))
     assert own.alive
-    listed = _kernel.everything()
-    assert own.pid in {each.pid for each in listed}
+    for listed in (_kernel.everything(), _kernel._from_ps().values()):
+        assert own.parent in {each.parent for each in listed if each.pid == own.pid}
     parsed = _kernel.parse_ps(f"  {own.pid} Ss+ {own.parent} {own.group} {own.session}\n 7 Z 1 7 0xff\n")
     assert (parsed[own.pid].parent, parsed[own.pid].group, parsed[own.pid].session) == (
         own.parent,
@@ -118,6 +119,12 @@ def test_a_process_is_described():
         own.session,
     )
     assert (parsed[7].alive, parsed[7].session) == (False, 0)
+
+
+def test_return_codes_are_described():
+    """Exit codes, signals with and without a name, and what has not ended."""
+    described = [describe_returncode(code) for code in (0, 3, -9, -99, None)]
+    assert described == ["exit code 0", "exit code 3", "killed by SIGKILL", "killed by signal 99", "it has not ended"]
 
 
 def test_nobody_is_signalled_who_is_not_ours():

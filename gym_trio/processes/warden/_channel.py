@@ -56,6 +56,9 @@ class Channel:
         except OSError:
             self.closed = True
 
+    def close(self) -> None:
+        self._socket.close()
+
 
 class Waiter:
     """Waits for file descriptors to turn readable and for SIGCHLD. One per process: it owns the wakeup descriptor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import signal
@@ -126,10 +127,9 @@ class Keeper:
             if not self._server_is_there:
                 for pid in self._members():
                     _kernel.signal_process(pid, signal.SIGINT, self._is_member)
-            elif self._by_group:
-                os.killpg(self._server, signal.SIGINT)
-            else:
-                os.kill(self._server, signal.SIGINT)
+                return
+            with contextlib.suppress(OSError):  # a program that has taken another user's rights
+                (os.killpg if self._by_group else os.kill)(self._server, signal.SIGINT)
         elif self._phase in (Phase.WAITING, Phase.RUNNING):
             self._kill()
 
@@ -164,7 +164,8 @@ class Keeper:
     def _kill_round(self) -> None:
         me = os.getpid()
         if self._server_is_there and not _kernel.LINUX:
-            os.killpg(self._server, signal.SIGKILL)  # without a subreaper, the group is what can be found
+            with contextlib.suppress(OSError):
+                os.killpg(self._server, signal.SIGKILL)  # without a subreaper, the group is what can be found
         if _kernel.kill_trees(_kernel.children(me), me):
             self._escalated = True
 

@@ -24,8 +24,11 @@ def spawn(request: dict[str, Any], fds: list[int], token: str) -> int:
     ``fds[i]`` becomes descriptor ``request["targets"][i]`` of the program, for several numbers where a list is given.
     """
     keeper = os.getpid()
-    failed, failing = os.pipe()
-    pid = os.fork()
+    try:
+        failed, failing = os.pipe()
+        pid = os.fork()
+    except OSError as exc:  # no more descriptors or processes for this user
+        raise SpawnError(str(exc.strerror)) from exc
     if pid == 0:
         _become(request, fds, token, keeper, failing)
     os.close(failing)

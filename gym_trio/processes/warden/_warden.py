@@ -38,6 +38,7 @@ class Warden:
         """Return when gym_trio is done or dead, and no process of the tree is left."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
         _kernel.adopt_orphans()
         _kernel.name_this_process("gym-warden")
         self._waiter.watch(self._control.fileno())
@@ -71,12 +72,18 @@ class Warden:
             self._close()
         for fd in fds:
             self._fork_keeper(fd)
-            os.close(fd)
 
     def _fork_keeper(self, fd: int) -> None:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as exc:  # no more processes for this user
+            channel = Channel(fd)
+            channel.send("failed", message=f"no keeper: {exc.strerror}")
+            channel.close()
+            return
         if pid:
             self._keepers.add(pid)
+            os.close(fd)
             return
         # The keeper: everything that would keep gym_trio's or the warden's end from being noticed is closed.
         self._waiter.close()
