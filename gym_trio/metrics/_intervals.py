@@ -68,8 +68,12 @@ def clustered_bootstrap(
     pairs = [(math.fsum(values), len(values)) for values in clusters if values]
     if len(pairs) < 2:
         return None
+    least, most = min(map(min, filter(None, clusters))), max(map(max, filter(None, clusters)))
+    if least == most:
+        # Exactly the value, which sums of it divided again may miss.
+        return Interval(least, least)
     estimate = math.fsum(total for total, _ in pairs) / sum(count for _, count in pairs)
-    low, high = limits or (min(map(min, filter(None, clusters))), max(map(max, filter(None, clusters))))
+    low, high = limits or (least, most)
     return _percentiles(_resampled(pairs, _ratio, seed), estimate, len(pairs)).clipped(low, high)
 
 
