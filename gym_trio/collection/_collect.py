@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 import datetime
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import orjson
 import trio
 
+from ..errors import RunError, UsageError
 from ..rollouts import Completed, Drained, Failed, RolloutOutcome, RolloutStream
 from ._jsonl import JsonlSink, dump_json, write_whole
 from ._keys import ROLLOUT, TASK
 from ._ledger import FAILURE_CLASS
 from ._prepare import PreparedRun
-from ._records import leaves_no_line, row_of
+from ._records import leaves_no_line, row_of, unwritable
 from ._report import Ending, Progress, RunReport, StopRequest, UnfinishedRollout
 from ._timing import TimingReport
 
@@ -26,7 +27,7 @@ OnOutcome = Callable[[RolloutOutcome], None]
 Aggregate = Callable[[PreparedRun], Awaitable[list[dict[str, Any]] | None]]
 
 GRACE_SECONDS = 10.0
-_LAST_WORDS_SECONDS = 5.0  # for writing what had finished when the run itself is cancelled
+_LAST_WORDS_SECONDS = 5.0  # for what had finished when the run is cancelled while it drains
 
 
 async def collect(
@@ -45,11 +46,13 @@ async def collect(
     ``on_outcome`` is called after an outcome's line was written. ``aggregate`` makes the aggregate metrics from the
     written files when the run has ended by itself.
 
-    **Cancellation**: what had finished is still written, within 5 s; then the cancellation goes on. To stop a run and
-    get its report, use ``stop``.
+    **Cancellation**: what had finished is still written; then the cancellation goes on. To stop a run and get its
+    report, use ``stop``.
 
     **Errors**: `RunError` when a file cannot be written any more. A rollout that fails is a row, never an error.
     """
+    if not grace_seconds >= 0:
+        raise UsageError(f"the grace of a stop must be a number of seconds, and not negative; it is {grace_seconds}")
     work = _Work(run, progress or Progress(), on_outcome, stop or StopRequest(), grace_seconds)
     started = datetime.datetime.now(datetime.UTC)
     begun = trio.current_time()
@@ -96,7 +99,21 @@ def _timing_file(report: RunReport) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def _bare_errors() -> Iterator[None]:
+    """What a loop raises, without the group that its nursery puts around it."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) > 1:
+            raise
+        raise group.exceptions[0] from None
+
+
 class _Work:
+    _results: JsonlSink
+    _failures: JsonlSink
+
     def __init__(
         self,
         run: PreparedRun,
@@ -110,6 +127,7 @@ class _Work:
         self.timing = TimingReport()
         self.ending = Ending.DONE
         self.late = 0
+        self._draining = False  # the stream is closed, and what it gives it gives at once
         self._on_outcome = on_outcome
         self._stop = stop
         self._grace_seconds = grace_seconds
@@ -117,24 +135,46 @@ class _Work:
         progress.to_send = run.pending
 
     async def consume(self, open_stream: OpenStream, results: JsonlSink, failures: JsonlSink) -> None:
-        async with open_stream(self._rows()) as stream:
-            async with self._writing_the_rest(stream, results, failures):
-                with self._bare_errors():
-                    async with trio.open_nursery() as nursery:
-                        nursery.start_soon(self._watch_stop, nursery.cancel_scope)
-                        async for outcome in stream:
-                            await self._write(outcome, results, failures)
-                        nursery.cancel_scope.cancel()
-            self._unfinished = tuple(
-                UnfinishedRollout(task=one.row.get(TASK), rollout=one.row.get(ROLLOUT), delivery=one.delivery)
-                for one in stream.unfinished()
-            )
-        if self._stop.requested and (self._unfinished or self.progress.finished < self.progress.to_send):
+        self._results, self._failures = results, failures
+        with contextlib.closing(self._rows()) as rows:
+            async with open_stream(rows) as stream:
+                try:
+                    await self._receive_all(stream)
+                except BaseException:
+                    await self._save_finished(stream)
+                    raise
+                self._unfinished = tuple(
+                    UnfinishedRollout(task=one.row.get(TASK), rollout=one.row.get(ROLLOUT), delivery=one.delivery)
+                    for one in stream.unfinished()
+                )
+        if self._stop.requested and self.progress.finished < self.progress.to_send:
             self.ending = Ending.STOPPED
         elif self.progress.drained:
             self.ending = Ending.BUDGET
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
+    async def _receive_all(self, stream: RolloutStream) -> None:
+        """Write every outcome as it comes; when the grace of a stop is over, those that are there by then."""
+        with _bare_errors():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_stop, nursery.cancel_scope)
+                async for outcome in stream:
+                    await self._write(outcome)
+                nursery.cancel_scope.cancel()
+        self._draining = True
+        for outcome in await stream.aclose_and_drain():
+            await self._write(outcome)
+
+    async def _save_finished(self, stream: RolloutStream) -> None:
+        """When the loop was cut off, what had finished by then is still written, and nobody is told."""
+        with trio.move_on_after(_LAST_WORDS_SECONDS, shield=True), contextlib.suppress(RunError):
+            if self._draining:
+                for outcome in await stream.aclose_and_drain():
+                    self._write_nowait(outcome)
+            else:
+                while stream.statistics().ready:
+                    self._write_nowait(await stream.receive())
+
+    def _rows(self) -> Generator[dict[str, Any], None, None]:
         for row in self.run.rows(lambda: not self._stop.requested):
             self.progress.sent(row)
             yield row
@@ -146,52 +186,40 @@ class _Work:
             await self._stop.wait_cut()
         scope.cancel()
 
-    @contextlib.contextmanager
-    def _bare_errors(self) -> Iterator[None]:
-        """What the loop raises, without the group that its nursery puts around it."""
-        try:
-            yield
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) > 1:
-                raise
-            raise group.exceptions[0] from None
-
-    @contextlib.asynccontextmanager
-    async def _writing_the_rest(
-        self, stream: RolloutStream, results: JsonlSink, failures: JsonlSink
-    ) -> AsyncIterator[None]:
-        """However the block ends, what had finished by then is written."""
-        try:
-            yield
-        finally:
-            with trio.move_on_after(_LAST_WORDS_SECONDS, shield=True):
-                for outcome in await stream.aclose_and_drain():
-                    await self._write(outcome, results, failures)
-
-    async def _write(self, outcome: RolloutOutcome, results: JsonlSink, failures: JsonlSink) -> None:
-        self.progress.ended(outcome.row)
-        if isinstance(outcome, Drained) or leaves_no_line(outcome):
-            self.progress.drained += 1
-        else:
-            self._write_line(outcome, results, failures)
+    async def _write(self, outcome: RolloutOutcome) -> None:
+        self._write_nowait(outcome)
         if self._on_outcome is not None:
             self._on_outcome(outcome)
-        for sink in (results, failures):
+        for sink in (self._results, self._failures):
             await sink.settle()
 
-    def _write_line(self, outcome: Completed | Failed, results: JsonlSink, failures: JsonlSink) -> None:
+    def _write_nowait(self, outcome: RolloutOutcome) -> None:
+        self.progress.ended(outcome.row)
+        if isinstance(outcome, Drained):
+            self.progress.drained += 1
+        elif leaves_no_line(outcome):
+            self.progress.withdrawn += 1
+        else:
+            self._write_line(outcome)
+
+    def _write_line(self, outcome: Completed | Failed) -> None:
         row, is_result = row_of(outcome, secrets=self.run.secrets)
+        if is_result and self.run.ledger.is_late(row):
+            self.late += 1
+        elif is_result:
+            try:
+                self._results.append_nowait(row)
+            except ValueError as error:
+                row = unwritable(outcome, error)
+                is_result = False
+            else:
+                self.run.ledger.record_result(row)
+                self.progress.scored(row)
         if not is_result:
-            failures.append_nowait(row)
+            self._failures.append_nowait(row)
             self.run.ledger.record_failure(row)
             self.progress.failed += 1
             self.progress.failure_classes[str(row.get(FAILURE_CLASS))] += 1
-        elif self.run.ledger.is_late(row):
-            self.late += 1
-        else:
-            results.append_nowait(row)
-            self.run.ledger.record_result(row)
-            self.progress.scored(row)
         self.timing.add(row, outcome.timing)
 
     def report(self, timing: dict[str, Any], aggregate: list[dict[str, Any]] | None) -> RunReport:
@@ -204,6 +232,7 @@ class _Work:
             completed=self.progress.completed,
             failed=self.progress.failed,
             drained=self.progress.drained,
+            withdrawn=self.progress.withdrawn,
             unfinished=self._unfinished,
             failure_classes=dict(self.progress.failure_classes),
             late=self.late,

@@ -50,8 +50,42 @@ def parse_line(line: bytes, path: pathlib.Path, number: int) -> dict[str, Any]:
 
 
 def dump_line(row: Mapping[str, Any]) -> bytes:
-    """One row as a line. Keys that are no text become text; what JSON cannot say becomes its ``str``."""
-    return orjson.dumps(row, default=str, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+    """One row as a line.
+
+    What JSON cannot say becomes its ``str``, half a character becomes "?", an integer beyond 64 bits a float.
+
+    **Errors**: ``ValueError`` for a row that contains itself, or is nested too deeply.
+    """
+    option = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+    try:
+        return orjson.dumps(row, default=str, option=option)
+    except TypeError:
+        pass
+    try:
+        return orjson.dumps(_sayable(row), default=str, option=option)
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"cannot be written as JSON ({str(error)[:100] or 'too deep'})") from None
+
+
+def _sayable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**64 else _as_float(value)
+    if isinstance(value, Mapping):
+        return {_sayable(key if isinstance(key, str) else str(key)): _sayable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_sayable(item) for item in value]
+    return value
+
+
+def _as_float(value: int) -> float | str:
+    try:
+        return float(value)
+    except OverflowError:
+        return str(value)
 
 
 def write_whole(path: pathlib.Path, content: bytes, *, fsync: bool = False) -> None:
@@ -87,11 +121,22 @@ def replacing(path: pathlib.Path, *, fsync: bool = False) -> Iterator[IO[bytes]]
             if fsync:
                 os.fsync(file.fileno())
         temporary.replace(path)
+        if fsync:
+            _sync_folder(path)
     except OSError as error:
         raise RunError(f"{path}: cannot be written ({error.strerror})") from None
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def _sync_folder(path: pathlib.Path) -> None:
+    """A file is on the disk when its name in its folder is."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def dump_json(value: Any) -> bytes:
@@ -162,6 +207,8 @@ class JsonlSink:
     def __enter__(self) -> JsonlSink:
         try:
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if self.fsync:
+                _sync_folder(self.path)
         except OSError as error:
             raise UsageError(f"{self.path}: cannot be written ({error.strerror})") from None
         self._size = os.fstat(self._descriptor).st_size
@@ -186,7 +233,8 @@ class JsonlSink:
     def append_nowait(self, row: Mapping[str, Any]) -> None:
         """Write one row.
 
-        **Errors**: `RunError` when the disk is full or gone. What was written of the row is taken back if it can be.
+        **Errors**: ``ValueError`` for a row that is none. `RunError` when the disk is full or gone; what was written
+        of the row is taken back if it can be.
         """
         line = memoryview(dump_line(row))
         try:

@@ -14,20 +14,37 @@ from ..errors import RowError
 TASK = "_ng_task_index"
 ROLLOUT = "_ng_rollout_index"
 ATTEMPT = "_ng_attempt_index"
+ROLLOUT_ID = "_ng_rollout_id"
 
-# One rollout fits in 56 bits, with its attempt in 64.
-_LIMITS = {TASK: 1 << 32, ROLLOUT: 1 << 24, ATTEMPT: 1 << 8}
+# One rollout fits in 51 bits, with its attempt in 64.
+_TASK_BITS, _ROLLOUT_BITS, _ATTEMPT_BITS = 31, 20, 13
+_LIMITS = {TASK: 1 << _TASK_BITS, ROLLOUT: 1 << _ROLLOUT_BITS, ATTEMPT: 1 << _ATTEMPT_BITS}
 _PART = 1 << 16
 
 
 def pack(task: int, rollout: int) -> int:
     """One number for one (task, rollout)."""
-    return task << 24 | rollout
+    return task << _ROLLOUT_BITS | rollout
 
 
 def unpack(key: int) -> tuple[int, int]:
     """The (task, rollout) of one number."""
-    return key >> 24, key & ((1 << 24) - 1)
+    return key >> _ROLLOUT_BITS, key & (_LIMITS[ROLLOUT] - 1)
+
+
+def pack_attempt(task: int, rollout: int, attempt: int) -> int:
+    """One number for one attempt at one (task, rollout)."""
+    return pack(task, rollout) << _ATTEMPT_BITS | attempt
+
+
+def unpack_attempt(number: int) -> tuple[int, int, int]:
+    """The (task, rollout, attempt) of one number."""
+    return *unpack(number >> _ATTEMPT_BITS), number & (_LIMITS[ATTEMPT] - 1)
+
+
+def last_attempt() -> int:
+    """The highest attempt that a rollout may have."""
+    return _LIMITS[ATTEMPT] - 1
 
 
 def index_of(row: Mapping[str, Any], name: str, *, source: str | None = None, line: int | None = None) -> int | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import enum
-import pathlib
 from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
+from ..errors import RowError
 from ._jsonl import read_jsonl
-from ._keys import ATTEMPT, TASK, NumberSet, index_of, key_of, unpack
+from ._keys import ATTEMPT, NumberSet, index_of, key_of, last_attempt, unpack
 from ._paths import RunFiles
 
 FAILURE_CLASS = "_ng_failure_class"
@@ -63,7 +63,7 @@ class Ledger:
         size = len(keys)
         self._keys = keys
         self._standing = bytearray(size)
-        self._attempt = bytearray(size)  # the newest of which anything is known
+        self._attempt = array("H", bytes(2 * size))  # the newest of which anything is known
         self._failures = array("H", bytes(2 * size))
         self._seconds = array("f", bytes(4 * size))  # the longest attempt that was measured
         self._retry_terminal_timeouts = retry_terminal_timeouts
@@ -121,7 +121,8 @@ class Ledger:
             return own
         if self._standing[at] != Standing.FAILED or self._failures[at] >= max_attempts:
             return None
-        return max(own, self._attempt[at] + 1)
+        following = max(own, self._attempt[at] + 1)
+        return following if following <= last_attempt() else None
 
     def pending(self, max_attempts: int) -> int:
         """How many rollouts are still to be sent."""
@@ -174,11 +175,9 @@ def read_ledger(files: RunFiles, keys: NumberSet, *, retry_terminal_timeouts: bo
     """The ledger of a run that was begun, from its files."""
     ledger = Ledger(keys, retry_terminal_timeouts=retry_terminal_timeouts)
     for path, record in ((files.failures, ledger.record_failure), (files.output, ledger.record_result)):
-        for row in _rows(path):
-            record(row)
+        for number, row in read_jsonl(path) if path.exists() else ():
+            try:
+                record(row)
+            except RowError as error:
+                raise RowError(str(error), source=str(path), line=number) from None
     return ledger
-
-
-def _rows(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        yield from (row for _, row in read_jsonl(path) if TASK in row)

@@ -16,7 +16,7 @@ import attrs
 import orjson
 
 from ..errors import RowError
-from ._keys import ATTEMPT, ROLLOUT, TASK, NumberSet, pack, unpack
+from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, pack, pack_attempt, unpack_attempt
 from ._options import RunOptions
 from ._routing import AGENT_REF, Route, Router
 from ._source import PARAMS, InputRow, RowSource
@@ -73,7 +73,7 @@ class Materializer:
             tasks.append(given.task)
             if given.rollout is not None:
                 rollouts.append(pack(given.task, given.rollout))
-                triples.append(pack(given.task, given.rollout) << 8 | given.attempt)
+                triples.append(pack_attempt(given.task, given.rollout, given.attempt))
         repeated = NumberSet(triples).repeated()
         if repeated:
             raise self._repeated(min(repeated))
@@ -89,6 +89,8 @@ class Materializer:
             routes = self._router.routes(given.row)
             if given.rollout is not None and sum(route.repeats for route in routes) > 1:
                 raise RowError(f"names its own {ROLLOUT}, so it cannot be repeated")
+            if ROLLOUT_ID in given.row and sum(route.repeats for route in routes) > 1:
+                raise RowError(f"names its own {ROLLOUT_ID}, so it cannot be repeated")
             if given.rollout is not None and given.task is None:
                 raise RowError(f"names its {ROLLOUT} and not its {TASK}")
             return routes
@@ -96,7 +98,7 @@ class Materializer:
             raise self._source.at(error, given.line) from None
 
     def _repeated(self, triple: int) -> RowError:
-        (task, rollout), attempt = unpack(triple >> 8), triple & 0xFF
+        task, rollout, attempt = unpack_attempt(triple)
         lines = [
             given.line
             for given in self._source

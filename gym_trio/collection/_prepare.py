@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
+import re
 from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +15,7 @@ import attrs
 from ..errors import UsageError
 from ._identity import RowsDigest, check_identity, identity_of, read_identity, write_identity
 from ._jsonl import dump_line, open_to_read, parse_line, read_jsonl, repair_tail, replacing
-from ._keys import ATTEMPT, ROLLOUT, TASK, NumberSet, key_of, pack
+from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, key_of, pack
 from ._ledger import Ledger, read_ledger
 from ._lock import run_lock
 from ._materialize import Materializer
@@ -23,6 +25,8 @@ from ._prompt import load_prompt
 from ._routing import AGENT_REF
 from ._skills import skills_ref
 from ._source import RowSource
+
+_ATTEMPT_SUFFIX = re.compile(r"-a\d+\Z")
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -56,7 +60,7 @@ class PreparedRun:
                 return
             attempt = self.ledger.next_attempt(row, self.options.max_attempts)
             if attempt is not None:
-                yield {**row, ATTEMPT: attempt} if attempt else row
+                yield _as_attempt(row, attempt)
 
     def _in_order(self, path: pathlib.Path, first: dict[int, float]) -> Iterator[dict[str, Any]]:
         """Rows of tasks that were seen to take long, the longest first; then the others as they stand in the file."""
@@ -70,6 +74,15 @@ class PreparedRun:
                 row = parse_line(line, path, number)
                 if row[TASK] not in first:
                     yield row
+
+
+def _as_attempt(row: dict[str, Any], attempt: int) -> dict[str, Any]:
+    if attempt == (row.get(ATTEMPT) or 0):
+        return row
+    made = {**row, ATTEMPT: attempt}
+    if isinstance(row.get(ROLLOUT_ID), str):
+        made[ROLLOUT_ID] = _ATTEMPT_SUFFIX.sub("", row[ROLLOUT_ID])  # the stream puts that of this attempt
+    return made
 
 
 def _places(file: Any, path: pathlib.Path, first: dict[int, float]) -> Iterator[tuple[float, int, int]]:
@@ -91,6 +104,7 @@ def prepare_run(options: RunOptions) -> Iterator[PreparedRun]:
     included; `RunLocked` when another run writes the same output.
     """
     files = RunFiles.of(options.output)
+    _refuse_own_files(options, files)
     prompt = load_prompt(options.prompt_config) if options.prompt_config is not None else None
     skills = skills_ref(options.skills) if options.skills is not None else None
     source = RowSource(options.rows, limit=options.limit, prompt=prompt, recorded=options.recorded)
@@ -98,6 +112,16 @@ def prepare_run(options: RunOptions) -> Iterator[PreparedRun]:
     prepare_folder(files)
     with run_lock(files.lock, about=files.output):
         yield _begin(options, files, materializer)
+
+
+def _refuse_own_files(options: RunOptions, files: RunFiles) -> None:
+    """A run must not read what it is about to replace."""
+    if not isinstance(options.rows, str | os.PathLike):
+        return
+    rows = pathlib.Path(options.rows)
+    for path in (files.output, files.failures, files.materialized):
+        if rows.resolve() == path.resolve():
+            raise UsageError(f"{rows}: is a file that the run itself writes; choose another --output")
 
 
 def _begin(options: RunOptions, files: RunFiles, materializer: Materializer) -> PreparedRun:

@@ -78,6 +78,12 @@ def row_of(outcome: Completed | Failed, *, secrets: Collection[str] = ()) -> tup
     return row, True
 
 
+def unwritable(outcome: Completed | Failed, error: ValueError) -> dict[str, Any]:
+    """The failure row for a result that cannot be written."""
+    failure = RolloutFailure(FailureKind.PERSISTENCE_FAILED, f"the result {error}", exception_type=type(error).__name__)
+    return _failure_row(outcome.row, failure, outcome.timing, ())
+
+
 def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in _IDENTITY if name in row}
 

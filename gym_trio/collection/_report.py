@@ -73,7 +73,8 @@ class Progress:
         self.to_send = 0  # rollouts that this run has to make
         self.completed = 0
         self.failed = 0
-        self.drained = 0  # pulled and not sent, or withdrawn: they leave no line
+        self.drained = 0  # pulled and not sent, because they could not have finished; they leave no line
+        self.withdrawn = 0  # ended without an outcome of their own; they leave no line
         self.masked = 0
         self.failure_classes: Counter[str] = Counter()
         self._reward_sum = 0.0
@@ -82,7 +83,7 @@ class Progress:
 
     @property
     def finished(self) -> int:
-        return self.completed + self.failed + self.drained
+        return self.completed + self.failed + self.drained + self.withdrawn
 
     @property
     def mean_reward(self) -> float | None:
@@ -144,9 +145,10 @@ class RunReport:
     ending: Ending
     coverage: Coverage
     resumed: bool
-    completed: int  # by this run alone, as the three that follow
+    completed: int  # by this run alone, as the four that follow
     failed: int
     drained: int
+    withdrawn: int
     unfinished: tuple[UnfinishedRollout, ...]
     failure_classes: Mapping[str, int]
     late: int  # results of an attempt older than one that is known; they count for nothing

@@ -13,8 +13,9 @@ import attrs
 import orjson
 
 from ..errors import RowError, UsageError
+from ..rollouts import rollout_id
 from ._jsonl import read_jsonl
-from ._keys import ATTEMPT, ROLLOUT, TASK, index_of
+from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, index_of
 from ._prompt import Prompt
 
 PARAMS = "responses_create_params"
@@ -79,7 +80,10 @@ class RowSource:
 
     def at(self, error: RowError, line: int) -> RowError:
         """The same error with the place of the row, if it has none yet."""
-        return error if error.line is not None else RowError(str(error), source=self.name, line=line)
+        if error.source is not None:
+            return error
+        said = str(error).removeprefix(f"row {error.line}: ")
+        return RowError(said, source=self.name, line=line)
 
     def _read(self) -> Iterator[tuple[int, Any]]:
         if isinstance(self._rows, pathlib.Path):
@@ -97,6 +101,8 @@ class RowSource:
         if not isinstance(params, Mapping):
             missing = "lacks" if params is None else "has no mapping for"
             raise RowError(f"{missing} {PARAMS!r}")
+        if ROLLOUT_ID in row:
+            rollout_id(row, line)  # an id that cannot be one is refused here, not when its turn comes
         if self._recorded and not isinstance(row.get("response"), Mapping):
             raise RowError("has no 'response' to verify")
         return InputRow(

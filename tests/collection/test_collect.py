@@ -9,10 +9,12 @@ import resource
 import pytest
 import trio
 import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gym_trio.collection import Ending, Progress, StopRequest, collect
+from gym_trio.collection import Ending, Progress, RunOptions, StopRequest, collect, prepare_run, read_rows
 from gym_trio.config import load_config
-from gym_trio.errors import ConnectFailed, FailureKind, ResponseError, RolloutFailure, RunError, Stage
+from gym_trio.errors import ConnectFailed, FailureKind, ResponseError, RolloutFailure, RunError, Stage, UsageError
 from gym_trio.rollouts import Completed, Drained, Failed, open_rollout_stream
 
 
@@ -137,7 +139,8 @@ async def test_withdrawn_rollouts_leave_no_line(go, tasks, read):
 
     report = await go(tasks(4), run)
     assert read(report.files.output) == read(report.files.failures) == []
-    assert (report.drained, report.coverage.missing, report.ending) == (4, 4, Ending.BUDGET)
+    assert (report.withdrawn, report.coverage.missing, report.ending) == (4, 4, Ending.DONE)
+    assert not report.complete
 
 
 async def test_masked_rollouts_are_results_that_do_not_count(go, tasks, read):
@@ -317,7 +320,7 @@ async def test_a_cancellation_from_outside_writes_what_had_finished(go, tasks, r
         await go(tasks(5), run, more={"on_outcome": slow_consumer})
     assert scope.cancelled_caught
     assert len(read(tmp_path / "out" / "r.jsonl")) == 3
-    assert len(finished) == 3
+    assert len(finished) == 1
 
 
 async def test_an_error_in_the_callers_own_callback_ends_the_run(go, tasks, autojump_clock):
@@ -341,6 +344,109 @@ async def test_an_error_in_the_callers_own_callback_ends_the_run(go, tasks, auto
     with pytest.raises(Odd):
         await go(tasks(5), run, more={"on_outcome": fail})
     assert running == []
+
+
+async def test_an_error_of_a_callback_costs_no_finished_outcome(go, tasks, read, tmp_path, autojump_clock):
+    """What was ready beside the outcome that it was told of is written."""
+
+    async def run(attempt):
+        await trio.sleep(1 if attempt.row["n"] < 3 else 9)
+        return {"reward": 1.0}
+
+    def fail(outcome):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await go(tasks(5), run, more={"on_outcome": fail})
+    assert len(read(tmp_path / "out" / "r.jsonl")) == 3
+
+
+async def test_a_cancellation_while_a_stop_drains_loses_nothing_either(go, tasks, read, tmp_path, autojump_clock):
+    """A rollout that gives its result in spite of the cut still has its line."""
+    stop = StopRequest()
+
+    async def run(attempt):
+        with trio.CancelScope(shield=True):
+            await trio.sleep(4)
+        return {"reward": 1.0}
+
+    with trio.move_on_after(2) as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cut_after, stop, 1)
+            await go(tasks(2), run, more={"stop": stop})
+    assert scope.cancelled_caught
+    assert trio.current_time() == pytest.approx(4)
+    assert len(read(tmp_path / "out" / "r.jsonl")) == 2
+
+
+async def _cut_after(stop, seconds):
+    await trio.sleep(seconds)
+    stop.cut()
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5) | st.just("\ud800"),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["output", "usage", "input_tokens", "type", "content", "id", "turns", "calls", "x"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+_keys = ["response", "reward", "mask_sample", "ng_perf", "ng_trajectory", "ng_model_call_capture", "agent_ref"]
+
+
+@given(st.dictionaries(st.sampled_from([*_keys, "_ng_task_index", "elapsed_seconds", "failure_kind", "\udfff"]), _json))
+@settings(deadline=None, max_examples=150)
+def test_no_result_ends_a_run(tmp_path_factory, result):
+    """Whatever an agent answers, there is one line of it, and the line is JSON."""
+
+    async def run(attempt):
+        return result
+
+    async def main(folder):
+        with prepare_run(RunOptions(output=folder / "r.jsonl", rows=[{"responses_create_params": {}}])) as prepared:
+            return await collect(prepared, functools.partial(open_rollout_stream, run=run))
+
+    report = trio.run(main, tmp_path_factory.mktemp("r"))
+    assert report.completed + report.failed == 1
+    assert [row["_ng_task_index"] for row in read_rows(report.files.output)] == [0] * report.completed
+
+
+async def test_a_result_that_no_file_can_hold_is_a_failure_row(go, tasks, read):
+    """It contains itself; half characters and huge numbers are written as well as they can be."""
+
+    async def run(attempt):
+        if attempt.row["n"]:
+            return {
+                "text": "half \ud800",
+                "number": 2**70,
+                "vast": 10**400,
+                "reward": 1.0,
+                "set": {1},
+                ("t",): (2**70,),
+            }
+        result = {"reward": 1.0}
+        result["self"] = result
+        return result
+
+    report = await go(tasks(2), run)
+    (row,) = read(report.files.output)
+    assert (row["text"], row["number"], row["vast"]) == ("half ?", 2.0**70, str(10**400))
+    assert (row["set"], row["('t',)"]) == ([1], [2.0**70])
+    (row,) = read(report.files.failures)
+    assert row["failure_kind"] == "persistence_failed"
+    assert "cannot be written as JSON" in row["_ng_failure_message"]
+
+
+async def test_a_grace_that_is_none_is_refused(go, tasks):
+    """Negative, and no number."""
+    for wrong in (-1, float("nan")):
+        with pytest.raises(UsageError, match="the grace of a stop"):
+            await go(tasks(1), more={"grace_seconds": wrong})
 
 
 async def test_a_full_disk_ends_the_run_with_one_error_and_whole_lines(go, prepare, tasks, read):

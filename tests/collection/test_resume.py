@@ -299,6 +299,63 @@ def test_what_the_ledger_does_not_know_is_open():
     assert len(ledger) == 2
 
 
+async def test_a_rollouts_own_id_gets_the_suffix_of_each_attempt(go, tasks, read):
+    """And only that of its own."""
+
+    async def run(attempt):
+        raise ValueError("boo")
+
+    rows = [
+        {
+            **tasks(1)[0],
+            "_ng_rollout_id": "mine-a4",
+            "_ng_task_index": 0,
+            "_ng_rollout_index": 0,
+            "_ng_attempt_index": 4,
+        }
+    ]
+    for _ in range(3):
+        report = await go(rows, run, resume=True)
+    assert [row["_ng_rollout_id"] for row in read(report.files.failures)] == ["mine-a4", "mine-a5", "mine-a6"]
+
+
+async def test_attempts_have_an_end_whatever_is_asked_for(go, tasks, prepare):
+    """The highest attempt that a row can have is the last."""
+    row = {**tasks(1)[0], "_ng_task_index": 0, "_ng_rollout_index": 0, "_ng_attempt_index": 8191}
+    with prepare([row], max_attempts=9999) as run:
+        run.files.failures.write_text(json.dumps(_row(8191)) + "\n")
+    with prepare([row], max_attempts=9999, resume=True) as run:
+        assert list(run.rows()) == []
+
+
+async def test_an_odd_index_in_a_result_file_is_named_by_line(go, tasks):
+    """Not only that it is wrong, but where."""
+    report = await go(tasks(1))
+    with report.files.output.open("a") as file:
+        file.write('{"_ng_task_index": "x", "_ng_rollout_index": 0}\n')
+    with pytest.raises(RowError, match=r"r\.jsonl:2: _ng_task_index must be 0"):
+        await go(tasks(1), resume=True)
+
+
+async def test_what_a_killed_run_left_half_written_is_swept_away(go, tasks, tmp_path):
+    """By the next run, which holds the lock."""
+    await go(tasks(1))
+    for name in (".r_materialized_inputs.jsonl.123.new", ".r_run.json.9.new", ".r.jsonl.77.probe"):
+        (tmp_path / "out" / name).write_text("half")
+    await go(tasks(1), resume=True)
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r_failures.jsonl", "r_materialized_inputs.jsonl"])
+async def test_a_run_does_not_read_what_it_is_about_to_replace(go, tasks, tmp_path, name):
+    """Its own files are no input."""
+    report = await go(tasks(2))
+    before = report.files.output.read_bytes()
+    with pytest.raises(UsageError, match="is a file that the run itself writes"):
+        await go(tmp_path / "out" / name)
+    assert report.files.output.read_bytes() == before
+
+
 # Order
 
 

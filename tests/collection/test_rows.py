@@ -290,6 +290,17 @@ def test_a_row_with_its_own_repeat_cannot_be_repeated(materialized, tasks):
         materialized([{**tasks(1)[0], "_ng_task_index": 0, "_ng_rollout_index": 1}], num_repeats=2)
 
 
+def test_a_rows_own_rollout_id_is_checked_before_anything_starts(materialized, put, tasks):
+    """One that cannot be an id, and one that would be several rollouts'."""
+    for wrong, says in [("a b", "is not of the form"), (3, "must be a string"), ("x-a2", "ends like attempt 2")]:
+        path = put("in.jsonl", [{**tasks(1)[0], "_ng_rollout_id": wrong}])
+        with pytest.raises(RowError, match=rf"in\.jsonl:1: .*{says}"):
+            materialized(path)
+    with pytest.raises(RowError, match="row 1: names its own _ng_rollout_id, so it cannot be repeated"):
+        materialized([{**tasks(1)[0], "_ng_rollout_id": "x"}], num_repeats=2)
+    assert materialized([{**tasks(1)[0], "_ng_rollout_id": "x"}])[0]["_ng_rollout_id"] == "x"
+
+
 def test_rows_that_are_no_mappings_or_no_json_are_named_by_position(materialized):
     """Rows that a program gives are checked like those of a file."""
     with pytest.raises(RowError, match="row 2: must be a mapping, not int"):
