@@ -468,7 +468,7 @@ ROWS = st.fixed_dictionaries(
 
 
 @given(st.lists(ROWS, max_size=4))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 def test_no_json_breaks_the_checks(rows: list[Json]) -> None:
     """Whatever a record holds, every row has a verdict, no check raises, and the report is JSON."""
     report = metrics.check_health([{"_ng_task_index": 0, "_ng_rollout_index": i, **r} for i, r in enumerate(rows)])
