@@ -42,6 +42,7 @@ class ScriptedModelServer(ModelServer):
     """
 
     settings_type = ScriptedModelSettings
+    keeps_sessions = True  # it counts each rollout's calls, which another worker would not know of
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)

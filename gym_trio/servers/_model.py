@@ -52,6 +52,7 @@ class ModelServer(Server):
     """
 
     server_type = "responses_api_models"
+    keeps_sessions = False
     recorder: ModelCallRecorder | None = None
 
     async def responses(self, request: ModelRequest) -> Mapping[str, Any]:
