@@ -16,7 +16,7 @@ class ServerExit:
 
     ``returncode`` is negative for a signal, and None when the process could not be collected within the bounds.
     ``escalated`` says that something of it had to be killed. ``reaped`` are the processes that were collected for it:
-    the server's own, and of its descendants those that were still there when it was stopped.
+    first the server's own, then those of its descendants that were still there when it was stopped.
     """
 
     name: str

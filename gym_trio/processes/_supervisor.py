@@ -83,12 +83,14 @@ class Supervisor:
 
         It is ready when ``ready_url`` has answered with a status below 500, or when it has written a line to the pipe
         whose number is in the variable ``GYM_TRIO_READY_FD`` (with ``ready_fd``), or both; with neither, when its
-        program runs. ``command`` is started directly; a string is split like a shell would, and no shell runs. The
-        server has the variables that gym_trio had when the supervisor was opened, with ``env`` over them; the
-        descriptors ``pass_fds`` under their own numbers (a listening socket, for example); nothing at its standard
-        input; and its output, both streams in one, is relayed and appended to ``log_path``. A later exit is logged
-        with the last lines, and with ``on_exit="raise"`` ends the block with `ServerDied`. Stopping sends SIGINT to
-        the process, or with ``interrupt="group"`` to its whole process group, for a wrapper that does not pass it on.
+        program runs. ``command`` is started directly; a string is split like a shell would, and no shell runs.
+
+        The server has the variables and the folder that gym_trio had when the supervisor was opened, unless there is
+        a ``cwd``, and with ``env`` over the variables; the descriptors ``pass_fds`` under their own numbers (a
+        listening socket, for example); and nothing at its standard input. Its output, both streams in one, is relayed
+        and appended to ``log_path``. A later exit is logged with the last lines, and with ``on_exit="raise"`` ends
+        the block with `ServerDied`. Stopping sends SIGINT to the process, or with ``interrupt="group"`` to its whole
+        process group, for a wrapper that does not pass it on.
 
         **Cancellation**: stops the server as `stop` does; nothing of it is left when this returns.
         **Errors**: `ServerStartError` when it did not become ready, with its last lines and its exit code;

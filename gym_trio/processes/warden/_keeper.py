@@ -144,7 +144,8 @@ class Keeper:
             if own:
                 self._server_is_there = False
                 self._channel.send("exited", returncode=returncode)
-            if (own or self._phase is not Phase.RUNNING) and len(self._reaped) < MAX_REPORTED:
+                self._reaped.insert(0, pid)
+            elif self._phase is not Phase.RUNNING and len(self._reaped) < MAX_REPORTED:
                 self._reaped.append(pid)
 
     def _advance(self, now: float) -> None:
@@ -176,4 +177,6 @@ class Keeper:
     def _is_member(self, pid: int) -> bool:
         # The session makes it exact: a group lives inside one session, and both bear the server's number.
         found = _kernel.describe(pid)
-        return found is not None and found.alive and found.group == found.session == self._server
+        if found is None or not found.alive or found.group != self._server:
+            return False
+        return found.session == self._server or not _kernel.LINUX
