@@ -39,6 +39,9 @@ class _Lifespan:
         self.asked = False  # the app has taken the startup event
         self.started = trio.Event()
         self.ended = trio.Event()  # the app has returned
+        self.scope = trio.CancelScope(
+            shield=True
+        )  # a cancellation from outside reaches the owner, who shuts down first
         self._app = app
         self._server = server
         self._inbox: list[Message] = [{"type": "lifespan.startup"}]
@@ -53,14 +56,15 @@ class _Lifespan:
 
     async def run(self) -> None:
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
-        try:
-            await self._app(scope, self._receive, self._send)
-        except Exception as exc:  # noqa: BLE001  whatever the app raises is the app's failure, not this task's
-            self.error = exc
-            if self.asked:
-                self._enter(_Phase.FAILED, f"{type(exc).__name__}: {exc}")
-            else:
-                _log.debug("%s has no lifespan: %r", self._server, exc)
+        with self.scope:
+            try:
+                await self._app(scope, self._receive, self._send)
+            except Exception as exc:  # noqa: BLE001  whatever the app raises is the app's failure, not this task's
+                self.error = exc
+                if self.asked:
+                    self._enter(_Phase.FAILED, f"{type(exc).__name__}: {exc}")
+                else:
+                    _log.debug("%s has no lifespan: %r", self._server, exc)
         self._enter(_Phase.STOPPED if self.phase is _Phase.UP else _Phase.UNSUPPORTED)
         self.ended.set()
 
@@ -137,7 +141,7 @@ async def open_lifespan(
                 trouble = await lifespan.stop(shutdown_bound_seconds)
         except BaseException as exc:  # noqa: BLE001  raised again below
             failure = exc
-        nursery.cancel_scope.cancel()
+        lifespan.scope.cancel()
     if failure is not None:
         if trouble is not None:
             _log.error("%s: %s", server, trouble)

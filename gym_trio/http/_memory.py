@@ -75,7 +75,7 @@ class MemoryTransport:
                     yield call
                 except BaseException as exc:  # noqa: BLE001
                     failure = exc
-                if failure is not None or not call.is_complete:  # the reader has gone
+                if failure is not None or not call.app_is_done:  # the reader has gone
                     nursery.cancel_scope.cancel()
         except* trio.Cancelled:  # the app's, by a cancellation from outside, which is raised again below
             pass

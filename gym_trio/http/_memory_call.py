@@ -95,8 +95,14 @@ class MemoryCall:
         self._enter(_COMPLETE)
 
     @property
-    def is_complete(self) -> bool:
+    def app_is_done(self) -> bool:
+        """The app has said that its response is complete."""
         return self._phase is _COMPLETE
+
+    @property
+    def _client_is_done(self) -> bool:
+        """A client would have seen all of the response: it goes by what the head says."""
+        return self._phase is _COMPLETE or (self._phase is _BEGUN and (self._bodiless or self._size == self._declared))
 
     def response(self) -> Response:
         self.check_complete()
@@ -109,7 +115,7 @@ class MemoryCall:
         if self._phase is _REFUSED:
             limit = self._max_body_bytes
             raise ProtocolError(f"{self._request.origin}: the response's body is larger than {limit} bytes")
-        if self._phase is not _COMPLETE:
+        if not self._client_is_done:
             raise PeerDropped(f"{self._request.origin}: the app ended before its response was complete")
 
     def _enter(self, phase: _Phase) -> None:
@@ -209,12 +215,13 @@ class MemoryCall:
         self._enter(_BEGUN)
 
     def _count(self, added: int, more: bool) -> None:
-        self._size += added
-        if self._max_body_bytes is not None and self._size > self._max_body_bytes:
+        size = self._size + added
+        if self._max_body_bytes is not None and size > self._max_body_bytes:
             self._enter(_REFUSED)
             raise ConnectionResetError("the client has gone")
-        if self._declared is not None and (self._size > self._declared or (self._size < self._declared and not more)):
+        if self._declared is not None and (size > self._declared or (size < self._declared and not more)):
             raise RuntimeError("the response body is not as long as its content-length says")
+        self._size = size
 
     async def _take(self, body: bytes) -> None:
         self._chunks.append(body)

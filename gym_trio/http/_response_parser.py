@@ -120,7 +120,7 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self.head_complete:  # otherwise a trailer
-            self._headers.append((name.lower(), value))
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         if self.complete:

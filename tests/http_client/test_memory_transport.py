@@ -12,6 +12,7 @@ import trio
 from gym_trio import http
 from gym_trio.errors import Delivery, PeerDropped, ProtocolError, TransportError, UsageError
 from gym_trio.http import CancelOnDisconnect, MemoryTransport, Origin, Request
+from gym_trio.http._disconnect import DISCONNECT_EXTENSION
 
 ORIGIN = Origin("http", "agent", 80)
 
@@ -73,17 +74,15 @@ async def test_the_app_sees_what_a_server_would_tell_it() -> None:
     assert (seen["scheme"], seen["server"]) == ("http", ("agent", 80))
     assert seen["client"][0] == "127.0.0.1"
     assert seen["received"] == {"type": "http.request", "body": b"content", "more_body": False}
-    assert "gym_trio.on_disconnect" in seen["extensions"]
+    assert seen["extensions"][DISCONNECT_EXTENSION]() is None
     assert seen["state"]["shared"] is state["shared"]
     assert state == {"shared": [1]}
 
 
 async def test_heads_are_those_of_a_socket() -> None:
     """Names are lower-case, values stripped, the length is there when it is known, connection headers are not."""
-    app = answers(
-        start(201, (b"X-Y", b" v "), (b"Connection", b"close"), (b"Transfer-Encoding", b"chunked")), body(b"12")
-    )
-    response = await ask(app)
+    head = start(201, (b"X-Y", b" v "), (b"Connection", b"close"), (b"Transfer-Encoding", b"chunked"))
+    response = await ask(answers(head, body(b"12")))
     assert (response.status, response.raw_headers) == (201, ((b"x-y", b"v"), (b"content-length", b"2")))
     chunked = await ask(answers(start(), body(b"1", True), body(b"2")))
     assert (chunked.raw_headers, chunked.body) == ((), b"12")
