@@ -49,7 +49,7 @@ def entry_of(call: ModelCall, number: int) -> JSON:
         "outcome": str(call.outcome),
         "response_status": (response or {}).get("status") if call.api == "responses" else None,
         "finish_reason": _FINISH[call.api](response) if response is not None else None,
-        "error_category": None if call.error is None else category_of(call),
+        "error_category": category_of(call),
         "error": call.error,
         **usage,
         "attempts": [
@@ -86,9 +86,11 @@ def payload_of(call: ModelCall) -> JSON:
     return {"request": dict(call.request)}
 
 
-def category_of(call: ModelCall) -> str:
-    """A word for why a call has no answer."""
+def category_of(call: ModelCall) -> str | None:
+    """A word for why a call has no answer; ``None`` when it has one."""
     status = call.status
+    if call.outcome == "completed":
+        return None
     if call.outcome == "cancelled":
         return "cancelled"
     if status is None:

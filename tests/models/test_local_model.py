@@ -103,8 +103,10 @@ async def test_a_cancelled_call_frees_its_slot_within_a_second() -> None:
 
         async def stream(path: str, task_status=trio.TASK_STATUS_IGNORED) -> None:
             async with client.stream("model", path, json={**long, "stream": True}) as chunks:
+                await chunks.__anext__()
+                task_status.started()
                 async for _ in chunks:
-                    task_status.started()
+                    pass
 
         async with trio.open_nursery() as nursery:
             await nursery.start(stream, "/v1/responses")
