@@ -21,6 +21,7 @@
 ``_aggregate``      `aggregate_files`, and `aggregate_run` for the end of a run
 ``_profile``        `profile_files`, `compare_files`
 ``_health``         `health_check_dir`
+``_judged``         results without a valid judgement, taken back on resume
 ``_reverify``       `reverify_rollouts`: new rewards for recorded rollouts
 ``_prompt``         prompt templates; ``_skills``: skills that every row is given
 ==================  =========================================================================================

@@ -57,6 +57,7 @@ class RunOptions:
     resume: bool = False
     max_attempts: int = attrs.field(default=DEFAULT_MAX_ATTEMPTS, validator=positive_int)
     retry_terminal_timeouts: bool = False
+    retry_invalid_judge_responses: bool = False
     config: GymConfig | None = attrs.field(default=None, repr=False)  # its identity is checked, its secrets are hidden
 
     # What counts
@@ -104,6 +105,7 @@ def options_from(config: GymConfig, **given: Any) -> RunOptions:
         "resume": run.resume_from_cache,
         "max_attempts": run.max_rollout_attempts or DEFAULT_MAX_ATTEMPTS,
         "retry_terminal_timeouts": run.retry_terminal_timeouts,
+        "retry_invalid_judge_responses": run.retry_invalid_judge_responses,
         "config": config,
         "require_complete": run.require_complete,
         "count_failure_classes_as_zero": run.count_failure_classes_as_zero,

@@ -15,6 +15,7 @@ import attrs
 from ..errors import UsageError
 from ._identity import RowsDigest, check_identity, identity_of, read_identity, write_identity
 from ._jsonl import dump_line, open_to_read, parse_line, read_jsonl, repair_tail, replacing
+from ._judged import take_back_unjudged
 from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, key_of, pack
 from ._ledger import Ledger, read_ledger
 from ._lock import run_lock
@@ -133,6 +134,8 @@ def _begin(options: RunOptions, files: RunFiles, materializer: Materializer) -> 
     else:
         repairs = (repair_tail(path) for path in (files.output, files.failures, files.materialized))
         notes += [told for told in repairs if told is not None]
+        if options.retry_invalid_judge_responses and (taken := take_back_unjudged(files)):
+            notes.append(f"{files.output}: {taken} results without a valid judgement were taken back")
     stored = read_identity(files.identity) if resumed else None
     if resumed and stored is None and _has_rows(files.materialized):
         notes.append(f"{files.identity}: is not there, so that this is the same run was not checked")

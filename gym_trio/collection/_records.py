@@ -68,7 +68,7 @@ def row_of(outcome: Completed | Failed, *, secrets: Collection[str] = ()) -> tup
             FailureKind.AGENT_RUN_ERROR, f"the result is no JSON object but {type(outcome.result).__name__}"
         )
         return _failure_row(outcome.row, failure, outcome.timing, secrets), False
-    row = {**outcome.result, **_identity(outcome.row)}
+    row = {**outcome.result, **identity_in(outcome.row)}
     if row.get(FAILURE_CLASS) is not None:
         row.setdefault("elapsed_seconds", outcome.timing.elapsed_seconds)
         return redact_failure(row, secrets), False
@@ -84,7 +84,8 @@ def unwritable(outcome: Completed | Failed, error: ValueError) -> dict[str, Any]
     return _failure_row(outcome.row, failure, outcome.timing, ())
 
 
-def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
+def identity_in(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a row that say which rollout it is."""
     return {name: row[name] for name in _IDENTITY if name in row}
 
 
@@ -104,7 +105,7 @@ def _failure_row(
     row: Mapping[str, Any], failure: RolloutFailure, timing: Timing, secrets: Collection[str]
 ) -> dict[str, Any]:
     made = {
-        **_identity(row),
+        **identity_in(row),
         FAILURE_CLASS: failure_class(failure),
         TERMINAL: failure.terminal,
         "_ng_failure_type": failure.exception_type or type(failure).__name__,

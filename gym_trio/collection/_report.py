@@ -11,7 +11,8 @@ import attrs
 import trio
 
 from ..errors import Delivery
-from ._keys import ATTEMPT, ROLLOUT, TASK
+from ..rollouts import rollout_id
+from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK
 from ._ledger import Coverage
 from ._paths import RunFiles
 
@@ -31,6 +32,7 @@ class InFlight:
     task: int | None
     rollout: int | None
     attempt: int
+    rollout_id: str
     agent: str | None
     age_seconds: float
 
@@ -98,6 +100,7 @@ class Progress:
                 task=row.get(TASK),
                 rollout=row.get(ROLLOUT),
                 attempt=row.get(ATTEMPT, 0),
+                rollout_id=rollout_id(row, 0),
                 agent=(row.get("agent_ref") or {}).get("name"),
                 age_seconds=now - since,
             )
@@ -106,7 +109,7 @@ class Progress:
 
     def sent(self, row: Mapping[str, Any]) -> None:
         """Note that a row was pulled."""
-        kept = {name: row[name] for name in (TASK, ROLLOUT, ATTEMPT, "agent_ref") if name in row}
+        kept = {name: row[name] for name in (TASK, ROLLOUT, ATTEMPT, ROLLOUT_ID, "agent_ref") if name in row}
         self._since[_key(row)] = (trio.current_time(), kept)
 
     def ended(self, row: Mapping[str, Any]) -> None:

@@ -147,7 +147,10 @@ def command(folder: pathlib.Path) -> Launch:
             if number is not None:
                 process.send_signal(number)
                 return 0
-            return process.wait()
+            code = process.wait()
+            if code == 1:
+                sys.stderr.write((folder / "log.txt").read_text()[-2000:])
+            return code
 
         return act
 

@@ -356,6 +356,31 @@ async def test_a_run_does_not_read_what_it_is_about_to_replace(go, tasks, tmp_pa
     assert report.files.output.read_bytes() == before
 
 
+async def test_results_without_a_valid_judgement_are_made_again_on_request(go, tasks, read, indices):
+    """They leave the score and count as attempts; moved by half by a killed run, they are moved once."""
+
+    async def run(attempt):
+        invalid = attempt.row["n"] == 1 and "_ng_attempt_index" not in attempt.row
+        perf = {"total_latency_ms": 7000} if invalid else None
+        return {"reward": 0.0, "response": {"output": []}, "invalid_judge_response": invalid, "ng_perf": perf}
+
+    report = await go(tasks(3), run)
+    before = report.files.output.read_bytes()
+    assert (await go(tasks(3), run, resume=True)).completed == 0
+    report = await go(tasks(3), run, resume=True, retry_invalid_judge_responses=True)
+    assert report.notes == (f"{report.files.output}: 1 results without a valid judgement were taken back",)
+    (failure,) = read(report.files.failures)
+    assert (failure["_ng_failure_class"], failure["_ng_task_index"]) == ("judge_invalid", 1)
+    assert failure["elapsed_seconds"] == 7.0
+    assert sorted(indices(read(report.files.output))) == [(0, 0), (1, 0), (2, 0)]
+    assert not any(row["invalid_judge_response"] for row in read(report.files.output))
+    report.files.output.write_bytes(before)
+    report = await go(tasks(3), run, resume=True, retry_invalid_judge_responses=True)
+    assert len(read(report.files.failures)) == 1
+    assert sorted(row.get("_ng_attempt_index", 0) for row in read(report.files.output)) == [0, 0, 1]
+    assert (await go(tasks(3), run, resume=True, retry_invalid_judge_responses=True)).notes == ()
+
+
 # Order
 
 
