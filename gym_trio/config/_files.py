@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from ..errors import ConfigError
+from ._interpolate import interpolate, referred_names
 from ._layers import Layer
 
 INCLUDE_KEY = "config_paths"
@@ -76,11 +77,17 @@ def read_yaml(path: pathlib.Path) -> dict[str, Any]:
     return content  # type: ignore[return-value]  # every key was just checked
 
 
-def included_paths(content: Mapping[str, Any], *, file: str | None) -> list[str]:
-    """What ``config_paths`` names."""
+def included_paths(
+    content: Mapping[str, Any], *, file: str | None, context: Mapping[str, Any], env: Mapping[str, str]
+) -> list[str]:
+    """What ``config_paths`` names; a ``${...}`` in it may refer to keys beside it and to ``context``."""
     named = content.get(INCLUDE_KEY)
     if named is None:
         return []
+    beside = {**context, **content}
+    referred = {name: beside[name] for name in referred_names(named) if name in beside}
+    where = [Layer(file, {INCLUDE_KEY: named})]
+    named = interpolate({**referred, INCLUDE_KEY: named}, where, env)[INCLUDE_KEY]
     if isinstance(named, str):
         return [named]
     if not isinstance(named, Sequence) or not all(isinstance(one, str) for one in named):
@@ -94,9 +101,11 @@ class FileTree:
     ``layers`` is in merge order: a file after all that it includes, a later sibling after an earlier one.
     """
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, *, context: Mapping[str, Any], env: Mapping[str, str]) -> None:
         self.layers: list[Layer] = []
         self._roots = roots
+        self._context = context
+        self._env = env
         self._seen: set[pathlib.Path] = set()
 
     def add(
@@ -113,8 +122,13 @@ class FileTree:
         self._seen.update(path.resolve() for path in mine)
         for path in mine:
             content = read_yaml(path)
-            self.add(included_paths(content, file=str(path)), named_in=str(path), beside=path.parent)
+            self.add_included(Layer(str(path), content), beside=path.parent)
             self.layers.append(Layer(str(path), content))
+
+    def add_included(self, layer: Layer, *, beside: pathlib.Path | None = None) -> None:
+        """Read what a layer names in ``config_paths``."""
+        named = included_paths(layer.content, file=layer.name, context=self._context, env=self._env)
+        self.add(named, named_in=layer.name, beside=beside)
 
     def _find(self, path: str | os.PathLike[str], named_in: str | None, beside: pathlib.Path | None) -> pathlib.Path:
         found = self._roots.find(path, beside=beside)

@@ -12,7 +12,7 @@ import attrs
 from ..errors import ConfigError
 from ._blocks import block_warnings, check_references, is_block, looks_like_servers, make_block
 from ._directives import apply_directives
-from ._files import INCLUDE_KEY, FileTree, Roots, included_paths, read_yaml
+from ._files import INCLUDE_KEY, FileTree, Roots, read_yaml
 from ._interpolate import interpolate, referred_names, refuse_missing
 from ._layers import Layer, dotted, merge, origin
 from ._names import nearest, suggestion
@@ -50,7 +50,7 @@ def load_config(
     roots = Roots.of(env, pathlib.Path(cwd) if cwd is not None else None)
     items = [sources] if isinstance(sources, str | os.PathLike | Mapping | GymConfig) else list(sources)
     parsed = [parse_override(text) for text in overrides]
-    layers = _layers(items, parsed, roots, env_yaml)
+    layers = _layers(items, parsed, roots, env_yaml, env)
 
     content: dict[str, Any] = {}
     for layer in layers:
@@ -66,7 +66,11 @@ def load_config(
 
 
 def _layers(
-    items: list[Source], overrides: list[Override], roots: Roots, env_yaml: PathLike | Literal[False] | None
+    items: list[Source],
+    overrides: list[Override],
+    roots: Roots,
+    env_yaml: PathLike | Literal[False] | None,
+    env: Mapping[str, str],
 ) -> list[Layer]:
     """Every source in the order of precedence, lowest first. Overrides come after; they change, not only lay over."""
     mappings = [
@@ -79,14 +83,16 @@ def _layers(
             if not isinstance(key, str):
                 raise ConfigError(f"the top-level key {key!r} must be a text")
     local = _env_layer(env_yaml, roots)
-    tree = FileTree(roots)
+    given = [Layer(COMMAND_LINE, {one.path[0]: one.value}) for one in overrides if len(one.path) == 1]
+    context: dict[str, Any] = {}
+    for layer in [*local, *mappings, *given]:
+        context = merge(context, {name: value for name, value in layer.content.items() if name != INCLUDE_KEY})
+    tree = FileTree(roots, context=context, env=env)
     tree.add([item for item in items if isinstance(item, str | os.PathLike)])
     for layer in [*local, *mappings]:
-        beside = pathlib.Path(layer.name).parent if layer.name else None
-        tree.add(included_paths(layer.content, file=layer.name), named_in=layer.name, beside=beside)
-    for override in overrides:
-        if override.path == (INCLUDE_KEY,):
-            tree.add(included_paths({INCLUDE_KEY: override.value}, file=COMMAND_LINE), named_in=COMMAND_LINE)
+        tree.add_included(layer, beside=pathlib.Path(layer.name).parent if layer.name else None)
+    for layer in given:
+        tree.add_included(layer)
     return [*tree.layers, *local, *mappings]
 
 
