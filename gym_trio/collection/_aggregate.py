@@ -20,6 +20,7 @@ from ._paths import RunFiles
 from ._prepare import PreparedRun
 from ._shards import rollout_files, sidecars, whole_rows
 
+_CHECK_EVERY = 500
 FindHooks = Callable[[Source], Hooks | None]
 
 
@@ -43,7 +44,7 @@ class Aggregated:
 async def aggregate_run(run: PreparedRun, *, hooks: FindHooks | None = None) -> list[dict[str, Any]]:
     """The aggregate metrics of a run that has ended, written beside its output. For `collect`'s ``aggregate``.
 
-    **Cancellation**: when the file that is being read has been read; nothing is written then.
+    **Cancellation**: soon, while rows are read; nothing is written then.
     """
     options = run.options
 
@@ -54,6 +55,7 @@ async def aggregate_run(run: PreparedRun, *, hooks: FindHooks | None = None) -> 
             count_failure_classes_as_zero=options.count_failure_classes_as_zero,
             count_missing_rollouts_as_zero=options.count_missing_rollouts_as_zero,
             notes=[],
+            check=trio.from_thread.check_cancelled,
         )
         return write_aggregate(run.files.aggregate, made)
 
@@ -115,8 +117,12 @@ def aggregate_rows(
     default_agent: str = "agent",
     count_failure_classes_as_zero: Iterable[str] = (),
     count_missing_rollouts_as_zero: bool = False,
+    check: Callable[[], None] = lambda: None,
 ) -> Aggregate:
-    """The aggregate of files of rollouts and what stands beside them; what was left out goes to ``notes``."""
+    """The aggregate of files of rollouts and what stands beside them; what was left out goes to ``notes``.
+
+    ``check`` is called now and then, and may raise to end the work.
+    """
     aggregator = Aggregator(
         hooks=hooks,
         default_agent=default_agent,
@@ -129,7 +135,9 @@ def aggregate_rows(
         (sidecars(inputs, "failures"), aggregator.add_failure),
     ):
         for path in paths:
-            for _, row in whole_rows(path, notes):
+            for number, row in whole_rows(path, notes):
+                if number % _CHECK_EVERY == 1:
+                    check()
                 take(row)
     return aggregator.finish()
 

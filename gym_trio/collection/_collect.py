@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import attrs
 import orjson
 import trio
 
@@ -44,7 +45,7 @@ async def collect(
 
     ``open_stream`` takes the rows and opens their stream: ``functools.partial(gym.run_examples, max_concurrent=64)``.
     ``on_outcome`` is called after an outcome's line was written. ``aggregate`` makes the aggregate metrics from the
-    written files when the run has ended by itself.
+    written files when the run has ended by itself; a stop that comes then cuts it at once.
 
     **Cancellation**: what had finished is still written; then the cancellation goes on. To stop a run and get its
     report, use ``stop``.
@@ -65,15 +66,14 @@ async def collect(
         "wall_seconds": trio.current_time() - begun,
         **work.timing.summary(),
     }
-    made = None
-    if work.progress.to_send == 0 and run.files.aggregate.exists():
-        made = _stored_aggregate(run)
-    elif aggregate is not None and work.ending is not Ending.STOPPED:
-        made = await aggregate(run)
-    report = work.report(timing, made)
+    report = work.report(timing)
     if work.progress.to_send:
         write_whole(run.files.timing, dump_json(_timing_file(report)), fsync=run.options.fsync)
-    return report
+    elif run.files.aggregate.exists():
+        return attrs.evolve(report, aggregate=_stored_aggregate(run))
+    if aggregate is None or work.ending is Ending.STOPPED:
+        return report
+    return attrs.evolve(report, aggregate=await work.unless_stopped(aggregate))
 
 
 def _stored_aggregate(run: PreparedRun) -> list[dict[str, Any]]:
@@ -126,7 +126,6 @@ class _Work:
         self.progress = progress
         self.timing = TimingReport()
         self.ending = Ending.DONE
-        self.late = 0
         self._draining = False  # the stream is closed, and what it gives it gives at once
         self._on_outcome = on_outcome
         self._stop = stop
@@ -205,7 +204,7 @@ class _Work:
     def _write_line(self, outcome: Completed | Failed) -> None:
         row, is_result = row_of(outcome, secrets=self.run.secrets)
         if is_result and self.run.ledger.is_late(row):
-            self.late += 1
+            self.progress.late += 1
         elif is_result:
             try:
                 self._results.append_nowait(row)
@@ -222,7 +221,22 @@ class _Work:
             self.progress.failure_classes[str(row.get(FAILURE_CLASS))] += 1
         self.timing.add(row, outcome.timing)
 
-    def report(self, timing: dict[str, Any], aggregate: list[dict[str, Any]] | None) -> RunReport:
+    async def unless_stopped(self, aggregate: Aggregate) -> list[dict[str, Any]] | None:
+        """The aggregate; None when a stop is asked for before it is made. A resumed run makes it then."""
+        made = None
+        with _bare_errors():
+            async with trio.open_nursery() as nursery:
+
+                async def give_up() -> None:
+                    await self._stop.wait_drain()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(give_up)
+                made = await aggregate(self.run)
+                nursery.cancel_scope.cancel()
+        return made
+
+    def report(self, timing: dict[str, Any]) -> RunReport:
         mean = self.progress.mean_reward
         return RunReport(
             files=self.run.files,
@@ -235,9 +249,8 @@ class _Work:
             withdrawn=self.progress.withdrawn,
             unfinished=self._unfinished,
             failure_classes=dict(self.progress.failure_classes),
-            late=self.late,
+            late=self.progress.late,
             mean_reward=mean if mean is None or math.isfinite(mean) else None,
             timing=timing,
-            aggregate=aggregate,
             notes=self.run.notes,
         )

@@ -77,6 +77,7 @@ class Progress:
         self.failed = 0
         self.drained = 0  # pulled and not sent, because they could not have finished; they leave no line
         self.withdrawn = 0  # ended without an outcome of their own; they leave no line
+        self.late = 0  # results of an attempt older than one that is known; they leave no line
         self.masked = 0
         self.failure_classes: Counter[str] = Counter()
         self._reward_sum = 0.0
@@ -85,7 +86,7 @@ class Progress:
 
     @property
     def finished(self) -> int:
-        return self.completed + self.failed + self.drained + self.withdrawn
+        return self.completed + self.failed + self.drained + self.withdrawn + self.late
 
     @property
     def mean_reward(self) -> float | None:

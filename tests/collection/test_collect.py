@@ -12,7 +12,16 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gym_trio.collection import Ending, Progress, RunOptions, StopRequest, collect, prepare_run, read_rows
+from gym_trio.collection import (
+    Ending,
+    Progress,
+    RunOptions,
+    StopRequest,
+    aggregate_run,
+    collect,
+    prepare_run,
+    read_rows,
+)
 from gym_trio.config import load_config
 from gym_trio.errors import ConnectFailed, FailureKind, ResponseError, RolloutFailure, RunError, Stage, UsageError
 from gym_trio.rollouts import Completed, Drained, Failed, open_rollout_stream
@@ -491,6 +500,45 @@ async def test_an_aggregate_is_made_when_the_run_has_ended_by_itself(go, tasks, 
     report = await go(tasks(2), more={"aggregate": aggregate, "stop": stop})
     assert report.aggregate is None
     assert len(asked) == 1
+
+
+async def test_a_stop_while_the_aggregate_is_made_cuts_it_at_once(go, tasks, autojump_clock):
+    """The run is done, its timing is written, and a resumed run makes the aggregate."""
+    stop = StopRequest()
+
+    async def aggregate(run):
+        stop.drain()
+        await trio.sleep_forever()
+
+    report = await go(tasks(2), more={"aggregate": aggregate, "stop": stop})
+    assert (report.ending, report.aggregate, report.complete) == (Ending.DONE, None, True)
+    assert report.files.timing.exists()
+    report = await go(tasks(2), resume=True, agent=None, more={"aggregate": aggregate_run})
+    assert report.aggregate[0]["agent_metrics"]["mean/reward"] == 1.0
+
+
+async def test_the_aggregate_of_a_run_is_cut_between_rows(tasks, tmp_path):
+    """Reading rows in a thread looks for a cancellation; nothing is written then."""
+    with prepare_run(RunOptions(output=tmp_path / "r.jsonl", rows=tasks(1), num_repeats=600)) as prepared:
+        await collect(prepared, functools.partial(open_rollout_stream, run=_at_once))
+        with trio.CancelScope() as scope:
+            await aggregate_run(prepared, hooks=lambda source: trio.from_thread.run_sync(scope.cancel))
+    assert scope.cancelled_caught
+    assert not prepared.files.aggregate.exists()
+
+
+async def _at_once(attempt):
+    return {"reward": 1.0}
+
+
+async def test_an_error_of_the_aggregation_comes_out_bare(go, tasks):
+    """Without the group of a nursery around it."""
+
+    async def aggregate(run):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await go(tasks(1), more={"aggregate": aggregate})
 
 
 async def test_the_time_of_a_run_is_told_by_stage(go, tasks, read, autojump_clock):
