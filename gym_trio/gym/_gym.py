@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from .. import telemetry
 from ..config import GymConfig, suggestion
 from ..errors import FailureKind, RolloutFailure, RowError, Stage
 from ..http import Response, ServerClient
@@ -114,6 +115,10 @@ class Gym:
             yield stream
 
     async def _run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
+        with telemetry.span("rollout", rollout_id=attempt.rollout_id, agent=agent):
+            return await self._post_run(attempt, agent)
+
+    async def _post_run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
         response = await self.client.post(agent, "/run", json=attempt.row, on_sent=attempt.mark_sent)
         if response.status >= 400:
             failure = failure_from_wire(agent, response.status, response.body)

@@ -13,6 +13,7 @@ import attrs
 import orjson
 import trio
 
+from .. import telemetry
 from ..errors import PeerDropped, UsageError
 from ._message import Body, HeaderPairs, Origin, Request, Response, StreamedResponse, Transport
 from ._retry import Attempts, RetryPolicy
@@ -181,8 +182,9 @@ class ServerClient:
                 raise UsageError("json and content exclude each other")
             body = _encode_json(json)
             pairs = server.json_headers
-        if headers:
-            pairs = _merge(pairs, headers)
+        trace = telemetry.outgoing()
+        if headers or trace:
+            pairs = _merge(pairs, {**trace, **(headers or {})})
         if cookies:
             pairs += (_cookie(cookies),)
         return Request(method, server.origin, self._target(server, path), pairs, body)

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import orjson
 
-from .. import errors
+from .. import errors, telemetry
 from ._failures import failure_of, failure_to_wire
 from ._stage_times import StageTimes
 
@@ -176,7 +176,8 @@ class JsonEndpoint:
         try:
             content = await read_body(receive)
             request = RequestBody(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
-            answer = await self._handler(request)
+            with telemetry.remote_context(scope["headers"]):
+                answer = await self._handler(request)
             reply = answer if type(answer) is Reply else Reply(answer)
             encoded = (
                 reply.body

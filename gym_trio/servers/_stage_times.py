@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import trio
 
+from .. import telemetry
+
 __all__ = ["StageTimes"]
 
 
@@ -20,10 +22,11 @@ class StageTimes:
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
-        """Count the block's time for ``stage``, however the block ends."""
+        """Count the block's time for ``stage``, however the block ends. It is a span of that name too."""
         started = trio.current_time()
         try:
-            yield
+            with telemetry.span(stage):
+                yield
         finally:
             self._seconds[stage] = self._seconds.get(stage, 0.0) + trio.current_time() - started
 
