@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, Generic
 
@@ -35,20 +36,22 @@ class Closer(Generic[State]):
     confirmed: int = 0
     failed: int = 0
     retired: bool = False
+    drain_deadline: float = math.inf  # finite while a drain runs: no close may outlast it
 
-    def begin(self, session: Session[State]) -> CloseAttempt:
+    def begin(self, session: Session[State], *, stop_opening: bool = False) -> CloseAttempt:
         """Give the close that is running, or start one; decided here and now, without a checkpoint.
 
-        A session that has nothing to close, or no code for it, is closed on return.
+        An open that still runs is waited for, or with ``stop_opening`` cancelled. A session that has nothing to close,
+        or no code for it, is closed on return.
         """
+        if stop_opening and session.opening is not None:
+            session.opening.scope.cancel()
         attempt = session.running_close
         if attempt is not None:
             return attempt
         session.happened(Happening.CLOSE_ASKED)
-        if session.opening is not None:
-            session.opening.scope.cancel()
         now = trio.current_time()
-        scope = trio.CancelScope(deadline=now + self.timeout_seconds, shield=True)
+        scope = trio.CancelScope(deadline=min(now + self.timeout_seconds, self.drain_deadline), shield=True)
         attempt = session.attempt = CloseAttempt(scope, now)
         self.running[attempt] = session
         if not session.opening_runs and (session.state is NOTHING or session.close is None):
@@ -101,6 +104,8 @@ class Closer(Generic[State]):
         attempt.ended = True
         self.failed += 1
         session.happened(Happening.CLOSE_FAILED)
+        if session.opening is not None:
+            session.opening.scope.cancel()  # it has kept this close waiting for all of its time
         attempt.settle(failure=why, cause=cause)
 
     async def adopt(self, session: Session[State], attempt: CloseAttempt) -> None:
@@ -134,11 +139,11 @@ class Closer(Generic[State]):
         """Answer those who wait for code that has been told to stop and has not. It stays this registry's task."""
         attempt.settle(failure="its close ignores its cancellation and still runs")
 
-    async def settle(self, attempts: list[CloseAttempt], *, deadline: float) -> None:
-        """Wait until each of ``attempts`` is settled, at most until ``deadline`` and the time they take to unwind."""
+    async def settle(self, attempts: list[CloseAttempt]) -> None:
+        """Wait until each of ``attempts`` is settled: until ``drain_deadline``, and the time they take to unwind."""
         for attempt in attempts:
-            attempt.scope.deadline = min(attempt.scope.deadline, deadline)
-        with trio.move_on_at(deadline):
+            attempt.scope.deadline = min(attempt.scope.deadline, self.drain_deadline)
+        with trio.move_on_at(self.drain_deadline):
             for attempt in attempts:
                 if not attempt.settled.is_set():
                     await attempt.settled.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import Generic
 
@@ -44,8 +45,12 @@ class Drainer(Generic[State]):
 
     async def _close_all(self, live: Iterable[Session[State]]) -> DrainReport:
         started = trio.current_time()
-        closes = [(session.session_id, self.closer.begin(session)) for session in live]
-        await self.closer.settle([attempt for _, attempt in closes], deadline=started + self.closer.timeout_seconds)
+        self.closer.drain_deadline = started + self.closer.timeout_seconds
+        try:
+            closes = [(session.session_id, self.closer.begin(session, stop_opening=True)) for session in live]
+            await self.closer.settle([attempt for _, attempt in closes])
+        finally:
+            self.closer.drain_deadline = math.inf
         return DrainReport(
             confirmed=sum(attempt.receipt is not None for _, attempt in closes),
             unconfirmed=tuple((key, attempt.failure) for key, attempt in closes if attempt.receipt is None),

@@ -102,7 +102,7 @@ class SessionRegistry(Generic[State]):
         finally:
             opening.waiters -= 1
             if not opening.waiters and not opening.done.is_set():
-                self._closer.begin(session)
+                self._closer.begin(session, stop_opening=True)
         return self._seeded(session, opening)
 
     def _start_seed(
@@ -152,7 +152,8 @@ class SessionRegistry(Generic[State]):
     async def close(self, session_id: str, *, episode: Hashable = None) -> Receipt:
         """Close ``session_id``: start its close, join the one that runs, or give the stored receipt.
 
-        An id that is not known is spent: a seed that arrives later is refused.
+        An open that still runs is waited for, within the close's own time, so that the close has a whole state. An id
+        that is not known is spent: a seed that arrives later is refused.
 
         **Cancellation**: ends the waiting alone; the close goes on and its receipt is stored.
 

@@ -175,22 +175,51 @@ async def test_another_episode_cannot_close(author: Any, before: str, autojump_c
         assert len(author.closed) == (before == "seed and close")
 
 
-@pytest.mark.parametrize("partial", [False, True])
-async def test_a_close_during_the_seed_ends_the_open(
-    author: Any, calls: Any, partial: bool, autojump_clock: Any
-) -> None:
-    """The open is cancelled, what it made is closed, the seed is told that the session is closing."""
-    author.open_seconds = 60
-    author.partial_when_cancelled = partial
-    async with open_session_registry(name="r") as registry:
+async def test_a_close_during_the_seed_waits_for_the_whole_state(author: Any, calls: Any, autojump_clock: Any) -> None:
+    """The open goes on, what it made is closed, and the seed is told that the session is closing."""
+    author.open_seconds = 6
+    async with open_session_registry(name="r", session_close_timeout_seconds=10) as registry:
         calls.start("seed", seeded, registry, author)
         await trio.sleep(1)
         receipt = await registry.close("a", episode="1-0")
-        assert receipt.had_state is partial
-        assert author.closed == author.made
+        assert receipt.value == "observed state-1"
+        assert trio.current_time() == pytest.approx(6)
         await wait_all_tasks_blocked()
         assert isinstance(calls.results["seed"], SessionConflict)
-        assert trio.current_time() == pytest.approx(1)
+        assert author.cancelled_opens == 0
+
+
+@pytest.mark.parametrize("partial", [False, True])
+async def test_a_close_that_waits_for_an_open_until_its_deadline_stops_it(
+    author: Any, calls: Any, partial: bool, autojump_clock: Any
+) -> None:
+    """There is no receipt; the open is cancelled, and a partial state closed without anyone asking."""
+    author.open_seconds = 3600
+    author.partial_when_cancelled = partial
+    async with open_session_registry(name="r", session_close_timeout_seconds=10) as registry:
+        calls.start("seed", seeded, registry, author)
+        await trio.sleep(1)
+        with pytest.raises(SessionCloseFailed):
+            await registry.close("a", episode="1-0")
+        await wait_all_tasks_blocked()
+        assert author.cancelled_opens == 1
+        assert author.closed == author.made
+        assert registry.phase("a") is SessionPhase.CLOSED
+        assert isinstance(calls.results["seed"], SessionConflict)
+
+
+async def test_a_close_during_a_seed_whose_client_then_leaves(author: Any, calls: Any, autojump_clock: Any) -> None:
+    """The open is cancelled as soon as nobody waits for its session."""
+    author.open_seconds = 3600
+    author.partial_when_cancelled = True
+    async with open_session_registry(name="r") as registry:
+        calls.start("seed", seeded, registry, author)
+        await trio.sleep(1)
+        calls.start("close", registry.close, "a", episode="1-0")
+        await trio.sleep(1)
+        await calls.leave("seed")
+        assert author.closed == author.made == ["state-1"]
+        assert calls.results["close"].value == "observed state-1"
 
 
 @pytest.mark.parametrize("order", ["seed first", "close first"])

@@ -1,13 +1,13 @@
 """A registry against a small model, in virtual time, over random schedules.
 
 The machine holds every string: opens and closes wait until a rule lets them end, each honours, swallows or ignores
-its cancellation as it was told to, and time moves only by a rule. After each rule the model must agree.
+its cancellation as it was told to, and time moves only by a rule. Rules write a schedule; it is then played in one trio
+run, and the model must agree after each step.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,7 +16,7 @@ import hypothesis.strategies as st
 import pytest
 import trio
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from gym_trio.errors import SessionCloseFailed, SessionConflict, SessionsDraining, SessionSetupError
@@ -28,6 +28,7 @@ IDS = st.sampled_from(["a", "a", "b"])
 BODIES = st.sampled_from(["body", "body", "body", "other"])
 ON_CANCEL = st.sampled_from(["honour", "partial", "swallow", "ignore"])
 OPEN_ENDS = st.sampled_from(["made", "made", "raise", "partial"])
+CLOSE_ON_CANCEL = st.sampled_from(["honour", "swallow", "ignore"])
 CLOSE_ENDS = st.sampled_from(["ok", "ok", "raise"])
 
 
@@ -82,62 +83,13 @@ class Model:
     receipt_until: int = 0
 
 
-class Loop:
-    """A trio run in a thread, with a mock clock that only the machine moves."""
+class World:
+    """The registry, its clients and its user code, and what the model says of them. Each step is a coroutine method."""
 
-    def __init__(self) -> None:
-        self.clock = MockClock()
-        self.failure: BaseException | None = None
-        self._up = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-        self._up.wait()
-
-    def _run(self) -> None:
-        try:
-            trio.run(self._main, clock=self.clock)
-        except BaseException as error:  # noqa: BLE001  raised again in the machine's thread
-            self.failure = error
-        finally:
-            self._up.set()
-
-    async def _main(self) -> None:
-        self.token = trio.lowlevel.current_trio_token()
-        self.leave = trio.Event()
-        async with (
-            trio.open_nursery() as self.nursery,
-            open_session_registry(
-                name="r",
-                session_close_timeout_seconds=CLOSE_TIMEOUT,
-                session_close_retry_window_seconds=RECEIPT_WINDOW,
-                idle_ttl_seconds=IDLE,
-            ) as self.registry,
-        ):
-            self._up.set()
-            await self.leave.wait()
-
-    def do(self, step: Callable[[], Awaitable[Any] | None]) -> None:
-        async def run() -> None:
-            result = step()
-            if result is not None:
-                await result
-            await wait_all_tasks_blocked()
-
-        trio.from_thread.run(run, trio_token=self.token)
-
-    def end(self) -> None:
-        if self._thread.is_alive():
-            self.token.run_sync_soon(self.leave.set)
-        self._thread.join()
-        if self.failure is not None:
-            raise self.failure
-
-
-class RegistryMachine(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        logging.getLogger("gym_trio.sessions").setLevel(logging.CRITICAL)  # tens of thousands of expected warnings
-        self.loop = Loop()
+    def __init__(self, registry: SessionRegistry[Any], nursery: trio.Nursery, clock: MockClock) -> None:
+        self.registry = registry
+        self.nursery = nursery
+        self.clock = clock
         self.now = 0
         self.models = {session_id: Model() for session_id in "ab"}
         self.made: list[State] = []
@@ -148,13 +100,9 @@ class RegistryMachine(RuleBasedStateMachine):
         self.draining = False
         self.free = False  # closes end by themselves, at once
 
-    @property
-    def registry(self) -> SessionRegistry[Any]:
-        return self.loop.registry
-
     # --- clients, and user code ---
 
-    def start(self, expected: Callable[[Any], bool], call: Callable[[], Awaitable[Any]]) -> int:
+    async def start(self, expected: Callable[[Any], bool], call: Callable[[], Awaitable[Any]]) -> int:
         """A client; ``expected`` judges what it gets, if it stays."""
         number = len(self.scopes)
         scope = self.scopes[number] = trio.CancelScope()
@@ -167,7 +115,8 @@ class RegistryMachine(RuleBasedStateMachine):
                 except Exception as error:  # noqa: BLE001  judged below
                     self.results[number] = error
 
-        self.loop.do(lambda: self.loop.nursery.start_soon(client))
+        self.nursery.start_soon(client)
+        await wait_all_tasks_blocked()
         return number
 
     def make_open(self, session_id: str, call: Call) -> Callable[[], Awaitable[State]]:
@@ -220,16 +169,16 @@ class RegistryMachine(RuleBasedStateMachine):
 
     # --- what the model says ---
 
-    def begin_close(self, model: Model) -> None:
-        if model.attempt_until is not None:
-            return
-        model.phase = "closing"
-        model.attempt_until = self.now + CLOSE_TIMEOUT
-        if model.open_call is not None:
-            if model.open_call.on_cancel == "ignore":
-                return
+    def begin_close(self, model: Model, *, stop_open: bool = False) -> None:
+        if stop_open and model.open_call is not None and model.open_call.on_cancel != "ignore":
             model.open_call = None
-        self.open_ended(model)
+        waiting_for_open = model.attempt_until is not None and model.state is None
+        if model.attempt_until is None:
+            model.phase = "closing"
+            model.attempt_until = self.now + CLOSE_TIMEOUT
+            waiting_for_open = True
+        if waiting_for_open and model.open_call is None:
+            self.open_ended(model)
 
     def open_ended(self, model: Model) -> None:
         """The open of a session that closes has let go; its state, if any, is what it made last."""
@@ -242,15 +191,9 @@ class RegistryMachine(RuleBasedStateMachine):
         model.phase, model.state, model.attempt_until, model.late = "closed", None, None, False
         model.receipt_until = self.now + RECEIPT_WINDOW
 
-    # --- rules ---
+    # --- steps ---
 
-    @rule(
-        session_id=IDS,
-        body=BODIES,
-        on_cancel=ON_CANCEL,
-        close_on_cancel=st.sampled_from(["honour", "swallow", "ignore"]),
-    )
-    def seed(self, session_id: str, body: str, on_cancel: str, close_on_cancel: str) -> None:
+    async def seed(self, session_id: str, body: str, on_cancel: str, close_on_cancel: str) -> None:
         model = self.models[session_id]
         call = Call(on_cancel)
         expected = self.judge_seed(model, body)
@@ -267,7 +210,7 @@ class RegistryMachine(RuleBasedStateMachine):
         if fresh:
             model = self.models[session_id]
             model.phase, model.body, model.open_call, model.close_call = "seeding", body, call, None
-        number = self.start(expected, client)
+        number = await self.start(expected, client)
         if model.phase == "seeding" and model.body == body:
             model.waiters.add(number)
 
@@ -281,32 +224,32 @@ class RegistryMachine(RuleBasedStateMachine):
             return lambda got, state=model.state: got is state
         return lambda got: isinstance(got, State | Failed | SessionSetupError | SessionConflict | SessionsDraining)
 
-    @rule(data=st.data())
-    def client_leaves(self, data: st.DataObject) -> None:
+    async def client_leaves(self, index: int) -> None:
         waiting = sorted(set(self.scopes) - set(self.results))
         if not waiting:
             return
-        number = data.draw(st.sampled_from(waiting))
+        number = waiting[index % len(waiting)]
         self.results[number] = "left"
         self.expected[number] = lambda got: True
-        self.loop.do(lambda: self.scopes[number].cancel())
+        self.scopes[number].cancel()
+        await wait_all_tasks_blocked()
         for model in self.models.values():
             if number in model.waiters:
                 model.waiters.discard(number)
-                if model.phase == "seeding" and not model.waiters:
-                    self.begin_close(model)
+                if model.open_call is not None and not model.waiters:
+                    self.begin_close(model, stop_open=True)
 
-    @rule(session_id=IDS, end=OPEN_ENDS)
-    def open_ends(self, session_id: str, end: str) -> None:
+    async def open_ends(self, session_id: str, end: str) -> None:
         model = self.models[session_id]
         call = model.open_call
         if call is None:
             return
         call.end = end
-        self.loop.do(call.gate.set)
+        call.gate.set()
+        await wait_all_tasks_blocked()
         model.open_call = None
+        model.waiters.clear()
         if model.phase == "seeding":
-            model.waiters.clear()
             if end == "made":
                 model.phase, model.state = "ready", self.made[-1]
                 model.idle_at = self.now + IDLE
@@ -317,8 +260,7 @@ class RegistryMachine(RuleBasedStateMachine):
         else:
             self.open_ended(model)
 
-    @rule(session_id=IDS)
-    def close(self, session_id: str) -> None:
+    async def close(self, session_id: str) -> None:
         model = self.models[session_id]
         state = model.state
 
@@ -334,57 +276,47 @@ class RegistryMachine(RuleBasedStateMachine):
         if model.phase is None:
             model.phase = "closed"
             model.receipt_until = self.now + RECEIPT_WINDOW
-            self.start(
+            await self.start(
                 lambda got: isinstance(got, Receipt) and not got.had_state, lambda: self.registry.close(session_id)
             )
             return
         closed = model.phase == "closed"
-        self.start(judge, lambda: self.registry.close(session_id))
+        await self.start(judge, lambda: self.registry.close(session_id))
         if not closed:
             self.begin_close(model)
 
-    @rule(session_id=IDS, end=CLOSE_ENDS)
-    def close_ends(self, session_id: str, end: str) -> None:
+    async def close_ends(self, session_id: str, end: str) -> None:
         model = self.models[session_id]
         call = model.close_call
         if call is None or call.over:
             return
         call.end = end
-        self.loop.do(call.gate.set)
+        call.gate.set()
+        await wait_all_tasks_blocked()
         late, model.late = model.late, False
         if end == "ok" and not late:
             self.confirm(model)
         else:
             model.attempt_until = None
 
-    @rule(session_id=IDS)
-    def use(self, session_id: str) -> None:
+    async def use(self, session_id: str) -> None:
         model = self.models[session_id]
-
-        def get() -> None:
-            try:
-                got = self.registry.get(session_id)
-            except SessionConflict:
-                assert model.phase != "ready"
-            else:
-                assert model.phase == "ready"
-                assert got is model.state
-
-        self.loop.do(get)
-        if model.phase == "ready":
+        try:
+            got = self.registry.get(session_id)
+        except SessionConflict:
+            assert model.phase != "ready"
+        else:
+            assert model.phase == "ready"
+            assert got is model.state
             model.idle_at = self.now + IDLE
 
-    @rule(seconds=st.integers(1, 8))
-    def time_passes(self, seconds: int) -> None:
-        async def pass_seconds() -> None:
-            for _ in range(seconds):
-                self.now += 1
-                self.loop.clock.jump(1)
-                await wait_all_tasks_blocked()
-                for session_id, model in self.models.items():
-                    self.tick(session_id, model)
-
-        self.loop.do(pass_seconds)
+    async def time_passes(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now += 1
+            self.clock.jump(1)
+            await wait_all_tasks_blocked()
+            for session_id, model in self.models.items():
+                self.tick(session_id, model)
 
     def tick(self, session_id: str, model: Model) -> None:
         if model.phase == "ready" and self.now >= model.idle_at:
@@ -394,60 +326,111 @@ class RegistryMachine(RuleBasedStateMachine):
         elif model.attempt_until is not None and self.now >= model.attempt_until and not model.late:
             if model.state is not None and model.close_call is not None and not model.close_call.over:
                 model.late = True
-            else:
-                model.attempt_until = None
+                return
+            model.attempt_until = None
+            if model.open_call is not None and model.open_call.on_cancel != "ignore":
+                self.begin_close(model, stop_open=True)
 
-    @precondition(lambda self: self.now >= 6)
-    @rule()
-    def drain(self) -> None:
+    async def drain(self) -> None:
         self.draining = True
         live = {name for name, model in self.models.items() if model.phase in ("seeding", "ready", "closing")}
 
         def judge(got: Any) -> bool:
             return isinstance(got, DrainReport) and {name for name, _ in got.unconfirmed} <= set("ab")
 
-        self.start(judge, self.registry.drain)
+        await self.start(judge, self.registry.drain)
         for session_id in live:
-            self.begin_close(self.models[session_id])
+            self.begin_close(self.models[session_id], stop_open=True)
 
-    # --- what must hold after every rule ---
+    # --- what must hold after every step ---
 
-    @invariant()
-    def phases_agree(self) -> None:
+    def check(self) -> None:
         for session_id, model in self.models.items():
             phase = self.registry.phase(session_id)
-            assert (phase.value if phase else None) == model.phase, session_id
-
-    @invariant()
-    def one_live_state_per_id_and_none_forgotten(self) -> None:
-        for session_id, model in self.models.items():
+            assert (phase.value if phase else None) == model.phase, f"{session_id}: {phase} is not {model.phase}"
             live = [state for state in self.made if state.session_id == session_id and not state.confirmed]
-            assert len(live) <= 1
-            assert not live or model.phase in ("ready", "closing")
-            if model.phase == "closed":
-                assert not live
-
-    @invariant()
-    def no_close_runs_twice(self) -> None:
+            assert len(live) <= 1, "two live states of one id"
+            assert not live or model.phase in ("ready", "closing"), "a live state is forgotten"
+        for number, got in self.results.items():
+            assert got == "left" or self.expected[number](got), f"client {number} got {got!r}"
         assert not self.violations
 
-    @invariant()
-    def answers_are_right(self) -> None:
-        for number, got in self.results.items():
-            assert got == "left" or self.expected[number](got), (number, got)
+    async def end(self) -> None:
+        """Let everything end by itself from here on."""
+        self.free = True
+        for session_id in "ab":
+            await self.open_ends(session_id, "made")
+            await self.close_ends(session_id, "ok")
+
+
+async def play(schedule: list[tuple[str, tuple[Any, ...]]], clock: MockClock) -> None:
+    async with (
+        trio.open_nursery() as nursery,
+        open_session_registry(
+            name="r",
+            session_close_timeout_seconds=CLOSE_TIMEOUT,
+            session_close_retry_window_seconds=RECEIPT_WINDOW,
+            idle_ttl_seconds=IDLE,
+        ) as registry,
+    ):
+        world = World(registry, nursery, clock)
+        for step, arguments in schedule:
+            await getattr(world, step)(*arguments)
+            world.check()
+        await world.end()
+    assert all(state.confirmed for state in world.made), "a state outlived the registry"
+    assert not world.violations
+
+
+class RegistryMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.schedule: list[tuple[str, tuple[Any, ...]]] = []
+
+    def add(self, step: str, *arguments: Any) -> None:
+        self.schedule.append((step, arguments))
+
+    @rule(session_id=IDS, body=BODIES, on_cancel=ON_CANCEL, close_on_cancel=CLOSE_ON_CANCEL)
+    def seed(self, session_id: str, body: str, on_cancel: str, close_on_cancel: str) -> None:
+        self.add("seed", session_id, body, on_cancel, close_on_cancel)
+
+    @rule(index=st.integers(0, 5))
+    def client_leaves(self, index: int) -> None:
+        self.add("client_leaves", index)
+
+    @rule(session_id=IDS, end=OPEN_ENDS)
+    def open_ends(self, session_id: str, end: str) -> None:
+        self.add("open_ends", session_id, end)
+
+    @rule(session_id=IDS)
+    def close(self, session_id: str) -> None:
+        self.add("close", session_id)
+
+    @rule(session_id=IDS, end=CLOSE_ENDS)
+    def close_ends(self, session_id: str, end: str) -> None:
+        self.add("close_ends", session_id, end)
+
+    @rule(session_id=IDS)
+    def use(self, session_id: str) -> None:
+        self.add("use", session_id)
+
+    @rule(seconds=st.integers(1, 8))
+    def time_passes(self, seconds: int) -> None:
+        self.add("time_passes", seconds)
+
+    @precondition(lambda self: len(self.schedule) >= 10)
+    @rule()
+    def drain(self) -> None:
+        self.add("drain")
 
     def teardown(self) -> None:
-        """Let everything end: then every state that was made has a confirmed close."""
+        logger = logging.getLogger("gym_trio.sessions")
+        logger.setLevel(logging.CRITICAL)  # tens of thousands of expected warnings
+        clock = MockClock()
         try:
-            self.free = True
-            for session_id in "ab":
-                self.open_ends(session_id, "made")
-                self.close_ends(session_id, "ok")
+            trio.run(play, self.schedule, clock, clock=clock)
         finally:
-            self.loop.end()
-            logging.getLogger("gym_trio.sessions").setLevel(logging.NOTSET)
-        assert all(state.confirmed for state in self.made)
-        assert not self.violations
+            logger.setLevel(logging.NOTSET)
 
 
 TestRegistry = RegistryMachine.TestCase
