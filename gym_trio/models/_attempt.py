@@ -52,7 +52,13 @@ class ProviderAttempt:
 
     @contextlib.asynccontextmanager
     async def make(
-        self, transport: Transport, request: ModelRequest, body: Mapping[str, Any], *, waited: float, streamed: bool
+        self,
+        transport: Transport,
+        request: ModelRequest,
+        body: Mapping[str, Any] | None,
+        *,
+        waited: float,
+        streamed: bool,
     ) -> AsyncIterator[Answer | None]:
         """The answer, or ``None`` when the attempt failed. A streamed one is alive for the length of the block.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import attrs
@@ -13,13 +15,14 @@ from ..servers import ModelRequest, forms
 from ._attempt import Answer
 from ._provider import Provider
 from ._streams import CheckedEvents, incomplete_stream, reading
-from ._token_ids import REQUEST_KEYS, generation_of, prompt_of
+from ._token_ids import REQUEST_KEYS, TokenSource, generation_of, prompt_of
 
 __all__ = ["ChatBackEnd", "ChatOptions"]
 
+logger = logging.getLogger("gym_trio.models")
+
 PATH = "chat/completions"
 JSON = dict[str, Any]
-PromptTokens = Callable[[ModelRequest, JSON], Awaitable["list[int] | None"]]
 
 
 @attrs.frozen
@@ -28,15 +31,15 @@ class ChatOptions:
 
     ``model`` replaces the request's; ``extra_body`` holds for what a request leaves out. ``token_ids`` asks for the
     exact tokens and passes earlier ones back; ``split_think_tags`` makes reasoning of ``<think>...</think>``.
-    ``streams_all_tokens`` is false where a stream leaves out tokens without text, as the last one: then an answer whose
-    tokens must be exact is fetched whole, and a client that asked for a stream gets the events of the finished answer.
+    ``always_streams`` fetches every answer as a stream, for endpoints that notice a client's leaving only when they
+    write to it.
     """
 
     model: str | None = None
     extra_body: Mapping[str, Any] = attrs.Factory(dict)
     dialect: forms.ChatDialect = attrs.Factory(forms.ChatDialect)
     token_ids: bool = False
-    streams_all_tokens: bool = True
+    always_streams: bool = False
     split_think_tags: bool = False
 
 
@@ -44,16 +47,18 @@ class ChatBackEnd:
     """Chat clients are passed through; the other forms are converted."""
 
     def __init__(
-        self, server: str, provider: Provider, options: ChatOptions, prompt_tokens: PromptTokens | None = None
+        self, server: str, provider: Provider, options: ChatOptions, token_source: TokenSource | None = None
     ) -> None:
         self._server = server
         self._provider = provider
         self._options = options
-        self._prompt_tokens = prompt_tokens or self._tokenize
+        self._token_source = token_source or TokenSource(provider)
 
     async def answer(self, request: ModelRequest) -> JSON:
         """The whole answer to ``request`` in its own form."""
         hub, chat = self._convert(request)
+        if self._options.always_streams:
+            return await self._gathered(request, hub, chat)
         chat.pop("stream", None)
         chat.pop("stream_options", None)
         completion = await self._provider.call(request, PATH, chat)
@@ -62,9 +67,67 @@ class ChatBackEnd:
             entries = (choice.get("logprobs") or {}).get("content") or []
             if not _wants_logprobs(request):
                 choice["logprobs"] = None
-            found = await self._tokens(request, chat, entries, choice["message"], choice, completion)
+            count = (completion.get("usage") or {}).get("completion_tokens")
+            found = await self._tokens(request, chat, entries, count, choice["message"], choice, completion)
             choice["message"].update(found)
         return self._in_form(request, completion, hub)
+
+    async def _gathered(self, request: ModelRequest, hub: JSON | None, chat: JSON) -> JSON:
+        """The whole answer, fetched as a stream."""
+        async with self._streamed(request, chat) as answer:
+            if answer.chunks is None:
+                self._choice_of(answer.body or {})
+                return self._in_form(request, answer.body or {}, hub)
+            reader = self._reader(request, hub)
+            async for event in CheckedEvents(self._server, answer):
+                with reading(self._server):
+                    reader.feed(event.data or {})
+            await self._finish(request, chat, reader)
+        response = reader.builder.response
+        if request.form == "responses":
+            return response
+        convert = forms.responses_to_chat if request.form == "chat_completions" else forms.responses_to_messages
+        return convert(response)
+
+    def _streamed(self, request: ModelRequest, chat: JSON) -> AbstractAsyncContextManager[Answer]:
+        chat["stream"] = True
+        chat["stream_options"] = {**(chat.get("stream_options") or {}), "include_usage": True}
+        return self._provider.stream(request, PATH, chat)
+
+    def _reader(self, request: ModelRequest, hub: JSON | None) -> forms.ChatChunkReader:
+        return forms.ChatChunkReader(
+            hub or {},
+            split_think_tags=self._options.split_think_tags and hub is not None,
+            keep_logprobs=_wants_logprobs(request),
+        )
+
+    async def _finish(self, request: ModelRequest, chat: JSON, reader: forms.ChatChunkReader) -> list[JSON]:
+        """The last events of a stream, with the exact tokens where they are asked for."""
+        if not reader.ended:
+            raise incomplete_stream(self._server)
+        tokens: JSON | None = None
+        if self._options.token_ids:
+            tokens = await self._tokens(request, chat, reader.tokens, reader.output_tokens, reader.extras)
+        return reader.finish(tokens)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
+        """The answer to ``request`` as a stream in its own form."""
+        hub, chat = self._convert(request)
+        with_usage = bool((chat.get("stream_options") or {}).get("include_usage"))
+        async with self._streamed(request, chat) as answer:
+            if answer.chunks is None:
+                self._choice_of(answer.body or {})
+                whole = self._in_form(request, answer.body or {}, hub)
+                yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
+                return
+            reader = self._reader(request, hub)
+            if hub is None and not self._options.token_ids:
+                made = self._passed_through(answer, reader, with_usage=with_usage)
+            else:
+                made = self._converted(request, chat, answer, reader)
+            async with contextlib.aclosing(made) as pieces:
+                yield pieces
 
     def _in_form(self, request: ModelRequest, completion: JSON, hub: JSON | None) -> JSON:
         if hub is None:
@@ -72,35 +135,6 @@ class ChatBackEnd:
         with reading(self._server):
             response = forms.chat_to_responses(completion, hub, split_think_tags=self._options.split_think_tags)
             return response if request.form == "responses" else forms.responses_to_messages(response)
-
-    @contextlib.asynccontextmanager
-    async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
-        """The answer to ``request`` as a stream in its own form."""
-        if self._options.token_ids and not self._options.streams_all_tokens:
-            whole = await self.answer(request)
-            yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
-            return
-        hub, chat = self._convert(request)
-        chat["stream"] = True
-        with_usage = bool((chat.get("stream_options") or {}).get("include_usage"))
-        chat["stream_options"] = {**(chat.get("stream_options") or {}), "include_usage": True}
-        async with self._provider.stream(request, PATH, chat) as answer:
-            if answer.chunks is None:
-                self._choice_of(answer.body or {})
-                whole = self._in_form(request, answer.body or {}, hub)
-                yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
-                return
-            reader = forms.ChatChunkReader(
-                hub or {},
-                split_think_tags=self._options.split_think_tags and hub is not None,
-                keep_logprobs=_wants_logprobs(request),
-            )
-            if hub is None and not self._options.token_ids:
-                made = self._passed_through(answer, reader, with_usage=with_usage)
-            else:
-                made = self._converted(request, chat, answer, reader)
-            async with contextlib.aclosing(made) as pieces:
-                yield pieces
 
     def _convert(self, request: ModelRequest) -> tuple[JSON | None, JSON]:
         """The request as Responses (``None`` when the client speaks chat already) and as what is sent."""
@@ -132,19 +166,31 @@ class ChatBackEnd:
             kind=FailureKind.PROVIDER_UNAVAILABLE,
         )
 
-    async def _tokens(self, request: ModelRequest, chat: JSON, entries: list[JSON], *places: Mapping[str, Any]) -> JSON:
-        """The exact tokens of an answer. What is not known whole is left out: half of it would train on a lie."""
+    async def _tokens(
+        self,
+        request: ModelRequest,
+        chat: JSON,
+        entries: list[JSON],
+        count: int | None,
+        *places: Mapping[str, Any],
+    ) -> JSON:
+        """The exact tokens of an answer of ``count`` tokens. What is not known whole is left out: it would be a lie."""
         generation = next((found for place in places if (found := generation_of(entries, place))), None)
-        prompt = prompt_of(*places)
-        if generation is not None and prompt is None:
-            prompt = await self._prompt_tokens(request, chat)
-        return {"prompt_token_ids": prompt, **generation} if generation is not None and prompt is not None else {}
-
-    async def _tokenize(self, request: ModelRequest, chat: JSON) -> list[int] | None:
-        names = ("model", "messages", "tools", "chat_template_kwargs")
-        body = {name: chat[name] for name in names if chat.get(name) is not None}
-        answer = await self._provider.call(request, "../tokenize", body)
-        return answer.get("tokens")
+        if generation is None:
+            return {}
+        prompt = prompt_of(*places) or await self._token_source.prompt(request, chat)
+        if prompt is None:
+            return {}
+        ids, log_probs = generation["generation_token_ids"], generation["generation_log_probs"]
+        if count is not None and len(ids) == count - 1:
+            ending = await self._token_source.ending(request, [*prompt, *ids])
+            if ending is not None:
+                ids.append(ending[0])
+                log_probs.append(ending[1])
+        if count is not None and len(ids) != count:
+            logger.debug("model server %s: %d of %d generated tokens are known", self._server, len(ids), count)
+            return {}
+        return {"prompt_token_ids": prompt, **generation}
 
     async def _passed_through(
         self, answer: Answer, reader: forms.ChatChunkReader, *, with_usage: bool
@@ -170,12 +216,7 @@ class ChatBackEnd:
                 pieces = [writer.feed(made) for made in (reader.feed(event.data) if event.data is not None else ())]
             for piece in pieces:
                 yield piece
-        if not reader.ended:
-            raise incomplete_stream(self._server)
-        tokens: JSON | None = None
-        if self._options.token_ids:
-            tokens = await self._tokens(request, chat, reader.tokens, reader.extras)
-        for made in reader.finish(tokens):
+        for made in await self._finish(request, chat, reader):
             yield writer.feed(made)
 
 

@@ -68,9 +68,14 @@ class Provider:
             for endpoint in self.endpoints:
                 nursery.start_soon(endpoint.limiter.pace)
 
-    async def call(self, request: ModelRequest, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to ``body``: a JSON object."""
-        async with self._answered(request, path, body, streamed=False) as answer:
+    async def call(
+        self, request: ModelRequest, path: str, body: Mapping[str, Any] | None, *, has_slot: bool = False
+    ) -> dict[str, Any]:
+        """The answer to ``body``: a JSON object. Without a body it is a GET.
+
+        With ``has_slot`` it is a part of a call that holds a slot already.
+        """
+        async with self._answered(request, path, body, streamed=False, has_slot=has_slot) as answer:
             assert answer.body is not None
             return answer.body
 
@@ -82,14 +87,21 @@ class Provider:
 
     @contextlib.asynccontextmanager
     async def _answered(
-        self, request: ModelRequest, path: str, body: Mapping[str, Any], *, streamed: bool
+        self,
+        request: ModelRequest,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        streamed: bool,
+        has_slot: bool = False,
     ) -> AsyncIterator[Answer]:
         budget = CallBudget(self._settings.retry, trio.current_time(), self._chance)
         failed: list[Endpoint] = []
         waiting_since = trio.current_time()
         while True:
             endpoint = self._router.choose(request.rollout_id, failed)
-            async with endpoint.limiter.slot(request.rollout_id or ""):
+            slot = contextlib.nullcontext() if has_slot else endpoint.limiter.slot(request.rollout_id or "")
+            async with slot:
                 attempt = ProviderAttempt(self._name, endpoint, path, self._settings, self._secrets)
                 waited = trio.current_time() - waiting_since
                 async with attempt.make(self._transport, request, body, waited=waited, streamed=streamed) as answer:

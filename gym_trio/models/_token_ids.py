@@ -5,10 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["REQUEST_KEYS", "generation_of", "prompt_of"]
+from ..servers import ModelRequest
+from ._provider import Provider
+
+__all__ = ["REQUEST_KEYS", "TokenSource", "generation_of", "prompt_of"]
 
 # What makes a back end give the ids: vLLM's own keys, then the one that all have.
 REQUEST_KEYS: Mapping[str, Any] = {"return_token_ids": True, "return_tokens_as_token_ids": True, "logprobs": True}
+
+
+class TokenSource:
+    """Finds what an answer itself does not tell of its tokens. This one is vLLM's."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+
+    async def prompt(self, request: ModelRequest, chat: Mapping[str, Any]) -> list[int] | None:
+        """The tokens of a chat request's prompt."""
+        names = ("model", "messages", "tools", "chat_template_kwargs")
+        return await self._tokenize(request, {name: chat[name] for name in names if chat.get(name) is not None})
+
+    async def _tokenize(self, request: ModelRequest, body: Mapping[str, Any]) -> list[int] | None:
+        answer = await self._provider.call(request, "../tokenize", body, has_slot=True)
+        tokens = answer.get("tokens")
+        return tokens if isinstance(tokens, list) else None
+
+    async def ending(self, request: ModelRequest, tokens: Sequence[int]) -> tuple[int, float] | None:
+        """The token without text that came after ``tokens`` (prompt and generation), and its log probability."""
+        return None
 
 
 def generation_of(entries: Sequence[Mapping[str, Any]], beside: Mapping[str, Any]) -> dict[str, Any] | None:

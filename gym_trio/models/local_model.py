@@ -7,7 +7,7 @@ import importlib.util
 import os
 import pathlib
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -20,6 +20,7 @@ from ._chat_back_end import ChatBackEnd, ChatOptions
 from ._provider import Provider
 from ._provider_settings import ProviderSettings
 from ._remote import BackEnd, RemoteModel, RemoteModelSettings
+from ._token_ids import TokenSource
 
 __all__ = ["LocalModel"]
 
@@ -122,19 +123,53 @@ class LocalModel(RemoteModel):
             extra_body=self.settings.extra_body,
             dialect=forms.ChatDialect(max_tokens_key="max_tokens", developer_as_system=True),
             token_ids=self.settings.return_token_id_information,
-            streams_all_tokens=False,
+            always_streams=True,  # llama.cpp finishes a whole answer that nobody waits for any more
         )
+        return ChatBackEnd(self.name, provider, options, LlamaTokens(provider))
 
-        async def prompt_tokens(request: ModelRequest, chat: dict[str, Any]) -> list[int] | None:
-            names = ("messages", "tools", "tool_choice", "chat_template_kwargs")
-            body = {name: chat[name] for name in names if chat.get(name) is not None}
-            prompt = (await provider.call(request, "../apply-template", body)).get("prompt")
-            if not isinstance(prompt, str):
-                return None
-            asked = {"content": prompt, "add_special": True, "parse_special": True}
-            return (await provider.call(request, "../tokenize", asked)).get("tokens")
 
-        return ChatBackEnd(self.name, provider, options, prompt_tokens)
+class LlamaTokens(TokenSource):
+    """What llama.cpp's chat API does not tell of an answer's tokens, asked of its other routes."""
+
+    _end_token: int | None = None
+
+    async def prompt(self, request: ModelRequest, chat: Mapping[str, Any]) -> list[int] | None:
+        """The tokens of a chat request's prompt, through the model's template."""
+        names = ("messages", "tools", "tool_choice", "chat_template_kwargs")
+        body = {name: chat[name] for name in names if chat.get(name) is not None}
+        applied = await self._provider.call(request, "../apply-template", body, has_slot=True)
+        if not isinstance(applied.get("prompt"), str):
+            return None
+        asked = {"content": applied["prompt"], "add_special": True, "parse_special": True}
+        return await self._tokenize(request, asked)
+
+    async def ending(self, request: ModelRequest, tokens: Sequence[int]) -> tuple[int, float] | None:
+        """The end token, which a stream leaves out. Its log probability is that of being generated here.
+
+        It is forced; the probabilities that llama.cpp gives are those before the forcing.
+        """
+        end = await self._find_end(request)
+        if end is None:
+            return None
+        body = {
+            "prompt": list(tokens),
+            "n_predict": 1,
+            "n_probs": 1,
+            "temperature": 0,
+            "logit_bias": [[end, 1000]],
+        }
+        answer = await self._provider.call(request, "../completion", body, has_slot=True)
+        entries = answer.get("completion_probabilities") or []
+        if not entries or entries[0].get("id") != end or not isinstance(entries[0].get("logprob"), float):
+            return None
+        return end, entries[0]["logprob"]
+
+    async def _find_end(self, request: ModelRequest) -> int | None:
+        if self._end_token is None:
+            text = (await self._provider.call(request, "../props", None, has_slot=True)).get("eos_token")
+            found = await self._tokenize(request, {"content": text, "parse_special": True}) if text else None
+            self._end_token = found[0] if found and len(found) == 1 else None
+        return self._end_token
 
 
 def _processors() -> int:

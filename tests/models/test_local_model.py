@@ -74,6 +74,11 @@ async def test_the_exact_tokens_of_a_call() -> None:
         async with client.stream("model", "/v1/responses", json=sent) as stream:
             content = b"".join([chunk async for chunk in stream])
         assert str(item["generation_token_ids"]).replace(" ", "").encode() in content
+        chat = {**CALLS["/v1/chat/completions"], "logprobs": True, "top_logprobs": 1}
+        direct = (await client.post("llama", "/v1/chat/completions", json=chat, headers={"connection": "close"})).json()
+        entries = direct["choices"][0]["logprobs"]["content"]
+        assert [entry["id"] for entry in entries] == item["generation_token_ids"]
+        assert [entry["logprob"] for entry in entries] == pytest.approx(item["generation_log_probs"], abs=0.05)
 
 
 async def test_forty_at_once_and_a_prompt_that_is_too_long() -> None:

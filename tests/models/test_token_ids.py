@@ -95,8 +95,10 @@ async def test_tokens_of_a_stream(form, open_vllm, autojump_clock) -> None:
 async def test_half_of_the_tokens_are_none(open_vllm, autojump_clock) -> None:
     """Where an id or a log probability is missing, the answer has no token information at all."""
     strange = answer_with(logprobs={"content": [{"token": "a", "logprob": -0.5}]}, token_ids=[7, 8])
-    async with open_vllm(lambda *_: (200, {}, strange), return_token_id_information=True) as model:
-        item = (await model.respond()).json()["output"][-1]
-    assert not KEYS.keys() & item.keys()
+    short = {**ANSWERS["vllm"], "usage": {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}}
+    for answer in (strange, short):
+        async with open_vllm(lambda *_, a=answer: (200, {}, a), return_token_id_information=True) as model:
+            item = (await model.respond()).json()["output"][-1]
+        assert not KEYS.keys() & item.keys()
     assert generation_of([{"token": "x", "logprob": 0.0}], {}) is None
     assert prompt_of({}, {"prompt_token_ids": []}) is None

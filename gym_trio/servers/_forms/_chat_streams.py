@@ -32,6 +32,11 @@ class ChatChunkReader:
         self._reason: str | None = None
         self._usage: JSON | None = None
 
+    @property
+    def output_tokens(self) -> int | None:
+        """How many tokens the back end says that it generated."""
+        return self._usage["output_tokens"] if self._usage is not None else None
+
     def feed(self, chunk: Mapping[str, Any]) -> list[JSON]:
         """The events that ``chunk`` makes. The final ones come from `finish`: usage may follow the last text."""
         begun = {"id": id_in_form("resp_", chunk.get("id")), **pick(chunk, "model", "service_tier")}
