@@ -31,9 +31,9 @@ in streams             ``<think>`` is found by its opening tag alone; of paralle
                        after the other; a Messages stream counts its input tokens at its end
 =====================  ===============================================================================================
 
-Exact tokens (``prompt_token_ids``, ``generation_token_ids``, ``generation_log_probs``) stand on the last output item of a
-call, on its chat message, or on its message of the Messages form, in each direction. Where the back end does not give
-every token and its log probability, none are given.
+Exact tokens (``prompt_token_ids``, ``generation_token_ids``, ``generation_log_probs``) stand on the last output item of
+a call, on its chat message, or on its message of the Messages form, in each direction. Where the back end does not
+give every token and its log probability, none are given.
 """
 
 from __future__ import annotations
