@@ -5,7 +5,7 @@ The public names, by room; each is imported from its room when it is first used:
 ================  =====================================================================================
 rollouts          `RolloutStream`, `RolloutOutcome` = `Completed` | `Failed` | `Drained`, `RolloutFailure`
 the gym           `open_gym`, `connect_gym`, `Gym`
-servers           `AgentServer`, `ResourcesServer`, `ModelServer`, `tool`
+servers           `AgentServer`, `ResourcesServer`, `ModelServer`, `EnvironmentServer`, `tool`
 HTTP              `open_server`, `serve`, `CancelOnDisconnect`, `Response`
 processes         `open_supervisor`
 errors            everything drawn in `gym_trio.errors`
@@ -30,8 +30,10 @@ _HOMES: dict[str, str] = {
     "CancelOnDisconnect": "gym_trio.http",
     "Completed": "gym_trio.rollouts",
     "Drained": "gym_trio.rollouts",
+    "EnvironmentServer": "gym_trio.servers",
     "Failed": "gym_trio.rollouts",
     "Gym": "gym_trio.gym",
+    "GymnasiumServer": "gym_trio.servers",
     "ModelServer": "gym_trio.servers",
     "RequestBody": "gym_trio.servers",
     "ResourcesServer": "gym_trio.servers",

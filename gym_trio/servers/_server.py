@@ -134,11 +134,12 @@ class Server:
 
         **Errors**: `ConfigError` for one that is not a finite number of seconds, or is negative.
         """
-        bounds = {key: self.config[key] for key in SESSION_KEYS if self.config.get(key) is not None}
+        bounds = {key: self.config[key] for key in SESSION_KEYS if key in self.config}
         if self.session_close_timeout_seconds is not None:
             bounds.setdefault("session_close_timeout_seconds", self.session_close_timeout_seconds)
         for key, value in bounds.items():
-            check_seconds(f"{self.name}.{key}", value)
+            if value is not None or not key.endswith("_ttl_seconds"):  # null switches a time to live off
+                check_seconds(f"{self.name}.{key}", value)
         return bounds
 
     def routes(self) -> list[BaseRoute]:

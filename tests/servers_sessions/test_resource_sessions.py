@@ -95,6 +95,14 @@ async def test_a_vanished_rollouts_state_is_reclaimed(make_shop: Any, open_peer:
         assert shop.disposed == [1]
 
 
+async def test_times_to_live_can_be_switched_off(make_shop: Any, open_peer: Any, autojump_clock: Any) -> None:
+    """A null in the block means that the session waits for its close, however long."""
+    async with open_peer(make_shop(config={"minted_idle_ttl_seconds": None})) as peer:
+        await peer.post("/seed_session")
+        await trio.sleep(80_000)
+        assert (await peer.post("/add", {"amount": 1})).status == 200
+
+
 async def test_verify_without_a_session_has_a_fresh_one_that_ends(shop: Any, open_peer: Any) -> None:
     """Reverification needs no seed and leaves nothing behind."""
     async with open_peer(shop) as peer:
