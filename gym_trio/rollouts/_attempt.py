@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import trio
+from trio.lowlevel import disable_ki_protection
 
 from ..errors import Delivery, RolloutFailure
 from ._failures import failure_of, timed_out
@@ -42,6 +43,7 @@ class RolloutAttempt:
 RunRollout: TypeAlias = Callable[[RolloutAttempt], Awaitable[Any]]
 
 
+@disable_ki_protection  # what runs here is the caller's; who calls this is protected, so that the end is accounted for
 async def run_rollout(
     attempt: RolloutAttempt, run: RunRollout, timeout_seconds: float = math.inf
 ) -> Completed | Failed | None:

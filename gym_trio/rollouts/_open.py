@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
+from trio.lowlevel import enable_ki_protection
 
 from ._attempt import RunRollout
 from ._keep import Keep, raise_what_ended
@@ -17,6 +18,7 @@ from ._stream import RolloutStream
 
 
 @asynccontextmanager
+@enable_ki_protection
 async def open_rollout_stream(
     rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]],
     run: RunRollout,

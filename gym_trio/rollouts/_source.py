@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Genera
 from typing import Any, Final
 
 import trio
+from trio.lowlevel import disable_ki_protection
 
 from ..errors import UsageError
 
@@ -40,6 +41,7 @@ class RowSource:
         self._is_callers = self._sync is rows
         self.finite = isinstance(rows, Sized) or operator.length_hint(self._sync, -1) >= 0
 
+    @disable_ki_protection  # what runs here is the caller's
     async def pull(self) -> Any:
         """The next row, or ``End.END``. Not a checkpoint for a plain iterable."""
         if self._sync is not None:
@@ -48,6 +50,7 @@ class RowSource:
             return await anext(self._async, End.END)
         return End.END
 
+    @disable_ki_protection
     async def aclose(self) -> None:
         """Let go of the rows that were not pulled.
 

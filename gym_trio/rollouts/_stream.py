@@ -183,16 +183,20 @@ class RolloutStream:
         if ledger.is_closed and not (self._draining and ledger.ready):
             self._closers.give_all(None)
 
+    @enable_ki_protection
     def _leave(self) -> None:
         """The block is being left: as a close that nobody waits for but the block itself."""
         self._stop(Phase.CUT)
         self._released = True
         self._settle()
 
+    @enable_ki_protection
     def _left(self) -> None:
-        """No task is left. What a drain that was cancelled has left goes too."""
+        """No task is left, however the block ended. What a drain that was cancelled has left goes too."""
+        self._leave()
         self._ledger.discard_all()
 
+    @enable_ki_protection
     async def _work(self, block: trio.CancelScope) -> None:
         """The one task beside the block: it pulls the rows and owns the nursery of their rollouts."""
         with self._running:
@@ -207,6 +211,7 @@ class RolloutStream:
                 finally:
                     self._fed()
 
+    @enable_ki_protection
     async def _feed_and_close(self, nursery: trio.Nursery, block: trio.CancelScope) -> None:
         try:
             with self._pulling:
@@ -214,6 +219,7 @@ class RolloutStream:
         finally:
             await self._source.aclose()
 
+    @enable_ki_protection
     async def _feed(self, nursery: trio.Nursery, block: trio.CancelScope) -> None:
         ledger = self._ledger
         while ledger.admits:
@@ -247,6 +253,7 @@ class RolloutStream:
             ledger.move(Phase.FINISHING)
         self._settle()
 
+    @enable_ki_protection
     async def _carry_out(self, attempt: RolloutAttempt, block: trio.CancelScope) -> None:
         outcome: RolloutOutcome | None = None
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -300,3 +301,47 @@ def test_a_real_interrupt_in_the_consumer(balanced: Balanced) -> None:
     assert isinstance(caught.value, KeyboardInterrupt) or caught.value.split(KeyboardInterrupt)[1] is None
     balanced(streams[0])
     assert len(streams[0].unfinished()) == 1
+
+
+def test_real_interrupts_at_any_moment(balanced: Balanced) -> None:
+    """A SIGINT in the middle of anything, user code or the stream's own, ends the block with the accounts balanced."""
+    interrupts = 0
+    for moment in range(150):
+        streams: list[RolloutStream] = []
+        seen: list[int] = []
+        left = moment
+
+        def count(frame: Any, event: str, argument: Any) -> Any:
+            """A trace function: raises the signal at the n-th line that is run in this package or this file."""
+            nonlocal left
+            if "rollouts" not in frame.f_code.co_filename:
+                return None
+            left -= 1
+            if left == 0:
+                signal.raise_signal(signal.SIGINT)
+            return count
+
+        async def run(attempt: RolloutAttempt) -> dict[str, Any]:
+            await trio.lowlevel.checkpoint()
+            return {}
+
+        async def main(streams: list[RolloutStream], seen: list[int], trace: Any) -> None:
+            async with open_rollout_stream(({"i": i} for i in range(4)), run, max_concurrent=2) as stream:
+                streams.append(stream)
+                sys.settrace(trace)
+                async for outcome in stream:
+                    seen.append(outcome.row["i"])
+                sys.settrace(None)
+
+        previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+        before = sys.gettrace()
+        try:
+            trio.run(main, streams, seen, count)
+        except KeyboardInterrupt:
+            interrupts += 1
+        finally:
+            sys.settrace(before)
+            signal.signal(signal.SIGINT, previous)
+        balanced(streams[0])
+        assert streams[0].statistics().delivered - len(seen) in (0, 1)  # the loop's own variable may hold one
+    assert interrupts > 100

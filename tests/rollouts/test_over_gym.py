@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import pathlib
 import random
@@ -97,6 +98,34 @@ async def test_unfinished_rows_were_possibly_delivered(serve: Any, balanced: Bal
         with trio.fail_after(1):
             await ended.wait()
         balanced(rollouts)
+
+
+@in_memory_and_over_sockets
+async def test_nothing_below_keeps_what_was_delivered(serve: Any) -> None:
+    """While the stream and its gym still stand, no row or result of a received outcome is anywhere."""
+
+    async def run(row: dict[str, Any]) -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"result_of": row["marked_row"]}
+
+    def alive() -> int:
+        gc.collect()
+        return sum(type(one) is dict and ("marked_row" in one or "result_of" in one) for one in gc.get_objects())
+
+    rows = ({"marked_row": [i]} for i in range(20))
+    async with open_fake_gym(run, serve=serve) as gym, gym.run_examples(rows, max_concurrent=4) as rollouts:
+        received = 0
+        async for outcome in rollouts:
+            assert isinstance(outcome, Completed)
+            received += 1
+            if received == 5:
+                await wait_all_tasks_blocked(0.01)
+                del outcome
+                assert alive() <= 2 * rollouts.statistics().ready + 1  # the generator's own last row
+        await wait_all_tasks_blocked(0.01)
+        assert received == 20
+        outcome = None
+        assert alive() == 0
 
 
 @in_memory_and_over_sockets

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import trio
@@ -109,8 +109,8 @@ async def test_a_generator_of_the_callers_goes_on_in_the_next_stream() -> None:
     assert sorted(seen + unfinished) == list(range(len(seen) + len(unfinished)))
 
 
-async def test_a_generator_that_nobody_else_holds_is_closed() -> None:
-    """A generator made for the stream, by its caller or by iterating the rows, is closed with the pulling."""
+async def test_a_generator_of_the_streams_own_is_closed() -> None:
+    """A generator that nobody else holds, or that came of iterating the rows, is closed with the pulling."""
     ended: list[str] = []
 
     def generator() -> Iterator[dict[str, Any]]:
@@ -121,8 +121,11 @@ async def test_a_generator_that_nobody_else_holds_is_closed() -> None:
             ended.append("source")
 
     class Rows:
+        made: ClassVar[list[Any]] = []  # keeps them, so that letting go of them would not be enough
+
         def __iter__(self) -> Iterator[dict[str, Any]]:
-            return generator()
+            self.made.append(generator())
+            return iter(self.made[-1])
 
     for rows in (generator, Rows):
         async with open_rollout_stream(rows(), at_once, max_concurrent=2) as stream:
