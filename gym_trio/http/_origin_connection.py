@@ -50,15 +50,20 @@ class Connection:
 
 
 async def connect(
-    origin: Origin, settings: TransportSettings, ssl_context: ssl.SSLContext | None, bound_seconds: float
+    origin: Origin,
+    settings: TransportSettings,
+    ssl_context: ssl.SSLContext | None,
+    scope: trio.CancelScope,
+    bound_seconds: float,
 ) -> Connection:
-    """Connect, and shake hands when ``ssl_context`` is given.
+    """Connect, and shake hands when ``ssl_context`` is given, inside ``scope``, which ends after the bound.
 
     **Errors**: `ConnectFailed`, `TransportTimeout`, `LocalResourceError`; nothing has been sent.
     """
     sock: socket.socket | None = None
     try:
-        with trio.move_on_after(bound_seconds):
+        scope.deadline = trio.current_time() + bound_seconds
+        with scope:
             sock = await _open_socket(origin)
             _set_options(sock, settings)
             if ssl_context is not None:

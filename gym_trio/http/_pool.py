@@ -10,7 +10,7 @@ import trio
 from ..errors import Delivery, TransportError, TransportTimeout
 from ._origin_connection import Connection
 
-__all__ = ["OriginPool", "PoolTimeout"]
+__all__ = ["OriginPool", "PoolTimeout", "closed_error"]
 
 
 class PoolTimeout(TransportTimeout):
@@ -26,7 +26,7 @@ class OriginPool:
 
     def __init__(self, keepalive_seconds: float, limit: int | None, max_concurrent_connects: int) -> None:
         self.connections: set[Connection] = set()  # open ones, idle or in use
-        self.connecting = 0  # permissions given out
+        self._permits: set[trio.CancelScope] = set()  # given out, not yet returned
         self.failure_logged = False  # since a connection was last made
         self._idle: deque[Connection] = deque()  # the one released last on the right
         self._waiting: OrderedDict[trio.lowlevel.Task, None] = OrderedDict()
@@ -38,6 +38,10 @@ class OriginPool:
     @property
     def idle(self) -> int:
         return len(self._idle)
+
+    @property
+    def connecting(self) -> int:
+        return len(self._permits)
 
     @property
     def waiting(self) -> int:
@@ -52,8 +56,8 @@ class OriginPool:
             self.discard(connection)
         return None
 
-    async def acquire(self) -> Connection | None:
-        """A connection, or None: the permission to make one, given back by `connected` or `connect_failed`.
+    async def acquire(self) -> Connection | trio.CancelScope:
+        """A connection, or the permission to make one: a scope to connect in, given to `connected` or `connect_failed`.
 
         **Cancellation**: nothing is held by a cancelled call.
         """
@@ -61,20 +65,23 @@ class OriginPool:
         if connection is not None:
             return connection
         if self._closed:
-            raise _closed_error()
+            raise closed_error()
         if not self._waiting and self._may_connect():
-            self.connecting += 1
-            return None
-        connection = await self._wait()
-        if connection is not None and not connection.seems_alive():
+            return self._permit()
+        got = await self._wait()
+        if isinstance(got, Connection) and not got.seems_alive():
             # Its place becomes the permission to make another: nobody else's turn has come.
-            connection.close()
-            self.connections.discard(connection)
-            self.connecting += 1
-            return None
-        return connection
+            got.close()
+            self.connections.discard(got)
+            return self._permit()
+        return got
 
-    async def _wait(self) -> Connection | None:
+    def _permit(self) -> trio.CancelScope:
+        scope = trio.CancelScope()
+        self._permits.add(scope)
+        return scope
+
+    async def _wait(self) -> Connection | trio.CancelScope:
         task = trio.lowlevel.current_task()
         self._waiting[task] = None
 
@@ -82,8 +89,8 @@ class OriginPool:
             del self._waiting[task]
             return trio.lowlevel.Abort.SUCCEEDED
 
-        connection: Connection | None = await trio.lowlevel.wait_task_rescheduled(withdraw)
-        return connection
+        got: Connection | trio.CancelScope = await trio.lowlevel.wait_task_rescheduled(withdraw)
+        return got
 
     def _may_connect(self) -> bool:
         if self.connecting >= self._max_concurrent_connects:
@@ -93,21 +100,20 @@ class OriginPool:
     def _give_permissions(self) -> None:
         while self._waiting and self._may_connect():
             task, _ = self._waiting.popitem(last=False)
-            self.connecting += 1
-            trio.lowlevel.reschedule(task, outcome.Value(None))
+            trio.lowlevel.reschedule(task, outcome.Value(self._permit()))
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, permit: trio.CancelScope, connection: Connection) -> None:
         """**Errors**: `TransportError` when the pool was closed meanwhile; the connection is closed too."""
-        self.connecting -= 1
+        self._permits.discard(permit)
         if self._closed:
             connection.close()
-            raise _closed_error()
+            raise closed_error()
         self.failure_logged = False
         self.connections.add(connection)
         self._give_permissions()
 
-    def connect_failed(self) -> None:
-        self.connecting -= 1
+    def connect_failed(self, permit: trio.CancelScope) -> None:
+        self._permits.discard(permit)
         self._give_permissions()
 
     def release(self, connection: Connection) -> None:
@@ -136,16 +142,18 @@ class OriginPool:
         return self._idle[0].idle_until if self._idle else float("inf")
 
     def close(self) -> None:
-        """Close every connection; whoever waits or reads gets an error."""
+        """Close every connection; whoever waits, connects or reads gets an error."""
         self._closed = True
         self._idle.clear()
         while self._waiting:
             task, _ = self._waiting.popitem(last=False)
-            trio.lowlevel.reschedule(task, outcome.Error(_closed_error()))
-        for connection in tuple(self.connections):
+            trio.lowlevel.reschedule(task, outcome.Error(closed_error()))
+        for permit in self._permits:
+            permit.cancel()
+        for connection in self.connections:
             connection.close()
         self.connections.clear()
 
 
-def _closed_error() -> TransportError:
+def closed_error() -> TransportError:
     return TransportError("the transport is closed", delivery=Delivery.NOT_SENT)

@@ -12,13 +12,13 @@ import attrs
 import httpx
 import trio
 
-from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError, UsageError
+from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError, TransportTimeout, UsageError
 from ._client_exchange import ClientExchange, NotSent, Shared
 from ._encode import Framed, KnownHeaders, encode_head
 from ._httpx import HttpxInterface
 from ._message import HeaderPairs, Origin, Request, Response, StreamedResponse
 from ._origin_connection import Connection, connect
-from ._pool import OriginPool, PoolTimeout
+from ._pool import OriginPool, PoolTimeout, closed_error
 from ._retry import Attempts
 from ._settings import Bounds, TransportSettings
 
@@ -158,22 +158,24 @@ class SocketTransport(HttpxInterface):
 
     async def _connection(self, pool: OriginPool, origin: Origin, bounds: Bounds) -> Connection:
         if bounds.pool == math.inf:
-            connection = await pool.acquire()
+            got = await pool.acquire()
         else:
             with trio.move_on_after(bounds.pool) as scope:
-                connection = await pool.acquire()
+                got = await pool.acquire()
             if scope.cancelled_caught:
                 raise PoolTimeout(
                     f"{origin}: no connection was free within {bounds.pool:g} s", delivery=Delivery.NOT_SENT
                 )
-        if connection is not None:
-            return connection
+        if isinstance(got, Connection):
+            return got
         try:
-            connection = await connect(origin, self._settings, self._tls(origin), bounds.connect)
-        except BaseException:
-            pool.connect_failed()
+            connection = await connect(origin, self._settings, self._tls(origin), got, bounds.connect)
+        except BaseException as exc:
+            pool.connect_failed(got)
+            if self._closed and isinstance(exc, TransportTimeout):  # the permission was withdrawn
+                raise closed_error() from None
             raise
-        pool.connected(connection)
+        pool.connected(got, connection)
         return connection
 
     def _tls(self, origin: Origin) -> ssl.SSLContext | None:
@@ -185,7 +187,7 @@ class SocketTransport(HttpxInterface):
 
     def _new_pool(self, origin: Origin) -> OriginPool:
         if self._closed:
-            raise TransportError("the transport is closed", delivery=Delivery.NOT_SENT)
+            raise closed_error()
         if origin.scheme not in ("http", "https"):
             raise UsageError(f"{origin}: only http and https are spoken here")
         settings = self._settings

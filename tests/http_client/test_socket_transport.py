@@ -641,6 +641,53 @@ async def test_closing_a_transport_ends_what_runs_and_what_comes(open_peer) -> N
             assert caught.value.delivery is Delivery.NOT_SENT
 
 
+async def test_closing_a_transport_ends_what_connects(deaf: Origin) -> None:
+    """Also an attempt that would have gone on, or that waits to be made again."""
+    async with open_socket_transport() as transport, trio.open_nursery() as nursery:
+
+        async def ask() -> None:
+            with pytest.raises(TransportError, match="closed") as caught:
+                await transport.send(http.Request("GET", deaf, b"/"))
+            assert caught.value.delivery is Delivery.NOT_SENT
+
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(5):
+            await transport.aclose()
+
+
+def break_newest(transport: http.SocketTransport, origin: Origin) -> None:
+    """Make the one connection of the pool refuse to send, which nothing but sending reveals."""
+    (connection,) = transport._pools[origin].connections
+    connection.sock.shutdown(socket.SHUT_WR)
+
+
+async def test_a_kept_connection_that_takes_nothing_is_replaced(open_peer, echo) -> None:
+    """Nothing was sent over it, so the request goes over another; it is told as sent once."""
+    told = []
+    async with open_peer(echo) as peer, open_socket_transport() as transport:
+        await transport.send(peer.request())
+        break_newest(transport, peer.origin)
+        assert (await transport.send(peer.request(body=b"x", on_sent=lambda: told.append(1)))).body == b"x"
+        assert told == [1]
+        assert (peer.connections, transport.statistics().open) == (2, 1)
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+async def test_a_new_connection_that_takes_nothing_counts_as_a_failed_connect(open_peer, echo, attempts: int) -> None:
+    """Tried again within the policy, and then an error that says that nothing was sent."""
+    policy = RetryPolicy(attempts=attempts, first_wait_seconds=0.01)
+    async with open_peer(echo) as peer, open_socket_transport(TransportSettings(connect_retry=policy)) as transport:
+        request = peer.request(body=b"x", on_sent=lambda: break_newest(transport, peer.origin))
+        if attempts > 1:
+            assert (await transport.send(request)).body == b"x"
+        else:
+            with pytest.raises(ConnectFailed) as caught:
+                await transport.send(request)
+            assert caught.value.delivery is Delivery.NOT_SENT
+        assert transport.statistics().open == transport.statistics().idle
+
+
 async def test_other_schemes_are_refused() -> None:
     """Before anything is looked up."""
     async with open_socket_transport() as transport:
