@@ -201,16 +201,16 @@ class SessionRegistry(Generic[State]):
         return session.session_id
 
     async def release(self, session_id: str) -> Any:
-        """Close a minted session and give what its close returned; None when it is gone already.
+        """Close a session, whatever its episode, and give what its close returned; None when it is gone already.
 
-        Without a close of its own it costs no task.
+        For a minted session without a close of its own this costs no task.
 
         **Cancellation** and **Errors**: as for `close`.
         """
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.receipt is not None:
             await trio.lowlevel.checkpoint()
-            return None
+            return None if session is None or session.receipt is None else session.receipt.value
         return (await self._closer.join(session, self._closer.begin(session))).value
 
     # --- any session ---

@@ -8,6 +8,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from gym_trio.errors import SessionSetupError
+
 TASK = {"taskset": "t", "task_id": "1"}
 VERIFY = {"responses_create_params": {}, "response": {"output": []}}
 
@@ -126,7 +128,24 @@ async def test_a_typed_session_answers_repeated_seeds_and_closes_alike(shop: Any
             closed = await peer.post("/close_session", close_of(), fresh=fresh)
             assert closed.json() == {"resources_session_id": "r"}
         assert (await peer.post("/add", {"amount": 2})).status == 409
+        assert (await peer.post("/close_session")).json() == {}
     assert shop.disposed == [1]
+
+
+async def test_half_made_states_are_disposed_of(make_shop: Any, open_peer: Any) -> None:
+    """What create_session hands over when it fails, in both forms."""
+
+    class Half(make_shop):  # type: ignore[misc, valid-type]  # the class is the fixture's value
+        async def create_session(self) -> Any:
+            raise SessionSetupError(await super().create_session(), "half made")
+
+    shop = Half()
+    async with open_peer(shop) as peer:
+        for body in ({}, typed()):
+            failed = await peer.post("/seed_session", body)
+            assert (failed.status, "half made" in failed.text) == (500, True)
+        await wait_all_tasks_blocked()
+        assert shop.disposed == [1, 2]
 
 
 async def test_typed_conflicts_are_409(make_shop: Any, open_peer: Any, autojump_clock: Any) -> None:

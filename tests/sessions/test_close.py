@@ -264,6 +264,16 @@ async def test_a_waiting_closer_gets_its_receipt_although_the_record_has_expired
         assert not registry.knows("a")
 
 
+async def test_releasing_a_seeded_session_leaves_its_receipt(author: Any, autojump_clock: Any) -> None:
+    """Its owner finds it; releasing again gives the same value; so does release_soon, which changes nothing."""
+    async with open_session_registry(name="r") as registry:
+        await seeded(registry, author)
+        assert await registry.release("a") == await registry.release("a") == "observed state-1"
+        registry.release_soon("a")
+        assert (await registry.close("a", episode="1-0")).value == "observed state-1"
+        assert author.closing == ["state-1"]
+
+
 async def test_a_base_exception_in_a_close_is_not_swallowed(author: Any) -> None:
     """A close that is interrupted leaves no receipt, and the interrupt reaches the registry's block."""
 
