@@ -56,7 +56,7 @@ def env_test(name: str, *, as_json: Annotated[bool, Parameter(name="--json", neg
     folder = pathlib.Path(name)
     if (folder / "fixtures.jsonl").is_file():
         fixtures = [row for _, row in read_jsonl(folder / "fixtures.jsonl")]
-        checks += trio.run(_fixture_checks, config, fixtures)
+        checks += trio.run(_fixture_checks, name, fixtures)
     if folder.is_dir() and any(folder.glob("test_*.py")):
         checks.append(_author_tests(folder))
     if as_json:
@@ -92,12 +92,16 @@ def env_validate(name: str, *, input: Annotated[pathlib.Path | None, Parameter(n
 
 
 def _load(name: str) -> tuple[GymConfig, str]:
-    model: dict[str, Any] = {SCRIPTED: {"responses_api_models": {"scripted_model": {"replies": [[]]}}}}
-    config = load_config([environment_blocks(name), model], env=os.environ)
+    config = _with_model(name, [[]])
     environments = config.of_type("resources_servers")
     if len(environments) != 1:
         raise UsageError(f"{name}: a configuration with exactly one environment is tested, not {len(environments)}")
     return config, environments[0].name
+
+
+def _with_model(environment: str, replies: Any) -> GymConfig:
+    model = {SCRIPTED: {"responses_api_models": {"scripted_model": {"replies": replies}}}}
+    return load_config([environment_blocks(environment), model], env=os.environ)
 
 
 def _numbered(config: GymConfig, path: pathlib.Path | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -147,11 +151,11 @@ async def _contract_checks(config: GymConfig, environment: str) -> list[Check]:
     return [Check("session contract", True)]
 
 
-async def _fixture_checks(config: GymConfig, fixtures: list[dict[str, Any]]) -> list[Check]:
+async def _fixture_checks(environment: str, fixtures: list[dict[str, Any]]) -> list[Check]:
     checks = []
     for number, fixture in enumerate(fixtures, 1):
         name = f"fixture {fixture.get('name') or number}"
-        found = [await _reward_of(config, fixture) for _ in range(2)]
+        found = [await _reward_of(environment, fixture) for _ in range(2)]
         if any(isinstance(one, str) for one in found):
             checks.append(Check(name, False, str(next(one for one in found if isinstance(one, str)))))
         elif found[0] != found[1]:
@@ -162,13 +166,10 @@ async def _fixture_checks(config: GymConfig, fixtures: list[dict[str, Any]]) -> 
     return checks
 
 
-async def _reward_of(config: GymConfig, fixture: Mapping[str, Any]) -> float | str:
-    model = {SCRIPTED: {"responses_api_models": {"scripted_model": {"replies": fixture["replies"]}}}}
+async def _reward_of(environment: str, fixture: Mapping[str, Any]) -> float | str:
+    config = _with_model(environment, fixture["replies"])
     agent = config.of_type("responses_api_agents")[0].name
-    async with (
-        open_gym(load_config([config.to_mapping(), model], env_yaml=False)) as gym,
-        gym.run_examples([with_agent(fixture["row"], agent)]) as rollouts,
-    ):
+    async with open_gym(config) as gym, gym.run_examples([with_agent(fixture["row"], agent)]) as rollouts:
         outcome = await rollouts.receive()
     if isinstance(outcome, Completed):
         return float(outcome.result["reward"])

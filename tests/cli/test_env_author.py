@@ -1,0 +1,84 @@
+"""``env init``, ``env test`` and ``env validate``: what is written passes at once, and what is broken is named."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import orjson
+
+
+def test_what_init_writes_passes_its_test_at_once(run: Any, tmp_path: pathlib.Path) -> None:
+    """Rows, contract, every fixture and the author's own test are looked at, and pass."""
+    assert run("env", "init", "my_env", "--description", "Skies: of cities").code == 0
+    ran = run("env", "test", "my_env", "--json")
+    checks = {check["name"]: check["passed"] for check in orjson.loads(ran.out)}
+    assert ran.code == 0, ran.out
+    assert checks == dict.fromkeys(
+        [
+            "rows",
+            "session contract",
+            "fixture full reward",
+            "fixture zero reward",
+            "fixture no tool call",
+            "fixture malformed",
+            "the environment's own tests",
+        ],
+        True,
+    )
+    assert run("env", "validate", "my_env").code == 0
+
+
+def test_a_fixture_that_does_not_hold_fails(run: Any, tmp_path: pathlib.Path) -> None:
+    """The reward that came and the one that was expected are shown; the exit code is 1."""
+    run("env", "init", "my_env")
+    path = tmp_path / "my_env" / "fixtures.jsonl"
+    path.write_text(path.read_text().replace('"reward":1.0', '"reward":0.25'))
+    (tmp_path / "my_env" / "test_environment.py").unlink()
+    ran = run("env", "test", "my_env")
+    assert ran.code == 1
+    assert "FAILED fixture full reward: reward 1.0, expected 0.25" in ran.out
+
+
+def test_a_verifier_that_is_not_deterministic_fails(run: Any, tmp_path: pathlib.Path) -> None:
+    """Each fixture is run twice."""
+    run("env", "init", "my_env")
+    path = tmp_path / "my_env" / "environment.py"
+    path.write_text(path.read_text().replace("return 1.0 if", "import random\n        return random.random() if"))
+    (tmp_path / "my_env" / "test_environment.py").unlink()
+    ran = run("env", "test", "my_env")
+    assert ran.code == 1
+    assert "fixture full reward: not deterministic" in ran.out
+
+
+def test_a_row_that_does_not_fit_is_named_with_its_field(run: Any, tmp_path: pathlib.Path) -> None:
+    """validate says file, line and field."""
+    run("env", "init", "my_env")
+    (tmp_path / "rows.jsonl").write_text(
+        '{"responses_create_params": {"input": "x"}}\n'
+        '{"responses_create_params": {"input": 3, "tools": [{"name": "get_wether"}]}}\n'
+        '{"responses_create_params": []}\n'
+    )
+    ran = run("env", "validate", "my_env", "--input", "rows.jsonl")
+    assert ran.code == 2
+    assert "rows.jsonl:2: responses_create_params.input" in ran.out
+    assert "rows.jsonl:2: responses_create_params.tools: there is no tool 'get_wether'" in ran.out
+    assert "rows.jsonl:3: responses_create_params: must be an object" in ran.out
+
+
+def test_init_writes_nothing_over_what_is_there(run: Any, tmp_path: pathlib.Path) -> None:
+    """A folder with something in it, and a name that is none, are refused."""
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("mine")
+    ran = run("env", "init", "taken")
+    assert ran.code == 2
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == ["file"]
+    for name in ("My", "9lives", "a-b", "class", ""):
+        assert run("env", "init", name).code == 2, name
+
+
+def test_builtin_environments_pass_too(run: Any) -> None:
+    """A built-in environment is tested by its name."""
+    ran = run("env", "test", "mcqa")
+    assert ran.code == 0
+    assert "ok     session contract" in ran.out
