@@ -7,14 +7,14 @@ its owner chose, and answers repeated seeds and closes alike; its cookie leads t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
 
 from ..errors import RequestRefused, SessionConflict, SessionsDraining, SessionSetupError
-from ..sessions import ConflictReason
+from ..sessions import ConflictReason, SessionPhase, SessionUse
 from ._body import RequestBody
 from ._session_forms import ResourcesClose, ResourcesSeed, check_form, fingerprint
 from ._signed_cookie import SignedCookie
@@ -45,6 +45,19 @@ class ResourceSession:
 
     state: Any
     answer: dict[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class StateUse:
+    """A block that uses a session's state."""
+
+    _use: SessionUse[ResourceSession]
+
+    def __enter__(self) -> Any:
+        return self._use.__enter__().state
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._use.__exit__(*exc_info)
 
 
 class ResourceSessions:
@@ -131,21 +144,18 @@ class ResourceSessions:
     async def _dispose(self, session: Any) -> None:
         await self._server.dispose_session(session.state if isinstance(session, ResourceSession) else session)
 
-    @contextlib.contextmanager
-    def using(self, request: RequestBody) -> Iterator[Any]:
-        """The state of the request's session, which is not idle for as long as the block runs.
+    def using(self, request: RequestBody) -> StateUse:
+        """A context manager around the state of the request's session, which is not idle for as long as it runs.
 
-        **Errors**: `RequestRefused` (409) when its cookie names no live session.
+        **Errors**: `RequestRefused` (409), raised by this call, when the request's cookie names no live session.
         """
         session_id = self._cookie.read(request.sent_cookies)
+        if session_id is None:
+            raise RequestRefused(409, _DETAILS[ConflictReason.UNKNOWN])
         try:
-            if session_id is None:
-                raise RequestRefused(409, _DETAILS[ConflictReason.UNKNOWN])
-            session = self._server.sessions.using(session_id)
+            return StateUse(self._server.sessions.using(session_id))
         except SessionConflict as error:
             raise RequestRefused(409, _DETAILS[error.reason]) from None
-        with session as found:
-            yield found.state
 
     @contextlib.asynccontextmanager
     async def using_or_new(self, request: RequestBody) -> AsyncIterator[Any]:
@@ -159,6 +169,31 @@ class ResourceSessions:
             yield state
         finally:
             self._server.sessions.release_soon(session_id)
+
+    @contextlib.asynccontextmanager
+    async def begun(self, request: RequestBody) -> AsyncIterator[Any]:
+        """The state of the request's live session, else of a new one whose cookie the answer sets.
+
+        A new session is given up when the block raises or is cancelled: nobody has learnt its id.
+        """
+        session_id = self._cookie.read(request.sent_cookies)
+        if session_id is not None and self._server.sessions.phase(session_id) is SessionPhase.READY:
+            with self.using(request) as state:
+                yield state
+            return
+        session_id, state = await self._open_plain()
+        try:
+            yield state
+        except BaseException:
+            self._server.sessions.release_soon(session_id)
+            raise
+        request.cookies[COOKIE] = self._cookie.sign(session_id)
+
+    async def end(self, request: RequestBody) -> None:
+        """Dispose of the request's session, of either kind; the owner of a typed one gets its receipt as ever."""
+        session_id = self._cookie.read(request.sent_cookies)
+        if session_id is not None:
+            await self._server.sessions.release(session_id)
 
     async def close(self, request: RequestBody) -> dict[str, Any]:
         """Dispose of the session; closing twice is no error."""

@@ -20,7 +20,7 @@ from ._claims import Claimed, Claims, RunClaim
 from ._conflicts import ConflictReason
 from ._lifetime import open_session_registry
 from ._phases import SessionPhase
-from ._records import DrainReport, Receipt, RegistryStatistics
+from ._records import DrainReport, Receipt, RegistryStatistics, SessionUse
 from ._registry import SessionRegistry
 from ._timeouts import SessionTimeouts, check_seconds
 
@@ -35,6 +35,7 @@ __all__ = [
     "SessionPhase",
     "SessionRegistry",
     "SessionTimeouts",
+    "SessionUse",
     "check_seconds",
     "open_session_registry",
 ]
