@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from ..errors import LocalResourceError, PeerDropped, TransportError, TransportTimeout, UsageError
+from ..errors import ConnectFailed, LocalResourceError, PeerDropped, TransportError, TransportTimeout, UsageError
 from ._encode import Framed
 from ._message import Request
 from ._origin_connection import LOCAL_ERRORS, WOULD_BLOCK, Connection
@@ -24,7 +24,11 @@ _PARSERS_KEPT = 64
 
 
 class NotSent(Exception):
-    """The connection broke before it took a byte: the request can go over another one."""
+    """The connection broke before it took a byte: the request can go over another one. ``error`` is what to raise."""
+
+    def __init__(self, error: TransportError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 class Shared:
@@ -196,9 +200,7 @@ class ClientExchange:
             what = f"{self.request.origin}: the connection broke while the request was sent: {exc}"
             if connection.is_tls:  # which may have handed over a part of it before
                 raise PeerDropped(what) from exc
-            if exc.errno in LOCAL_ERRORS:
-                raise LocalResourceError(what) from exc
-            raise NotSent(what) from exc
+            raise NotSent(LocalResourceError(what) if exc.errno in LOCAL_ERRORS else ConnectFailed(what)) from exc
 
     async def _write_on(self, first: memoryview, rest: memoryview | AsyncIterable[bytes], length: int | None) -> None:
         """Write what the kernel did not take at once, in this task, while a second one watches for an early answer."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
+
 from ..errors import UsageError
 from ._message import HeaderPairs, Request
 
@@ -77,10 +79,13 @@ def encode_head(request: Request, prepared: Prepared) -> Framed:
 def frame(request: Request, prepared: Prepared) -> tuple[int | None, tuple[bytes, bytes] | None]:
     """The body's length, or None for chunks, and the header that is still missing to say so."""
     body, declared = request.body, prepared.declared
-    if prepared.chunked:
+    if prepared.chunked and isinstance(body, bytes):
         return None, None
     if not isinstance(body, bytes):
-        return declared, None if declared is not None else (b"transfer-encoding", b"chunked")
+        if not isinstance(body, AsyncIterable):
+            raise UsageError(f"a body must be bytes or an async iterable of bytes, not {type(body).__name__}")
+        is_framed = prepared.chunked or declared is not None
+        return declared, None if is_framed else (b"transfer-encoding", b"chunked")
     length = len(body)
     if declared is not None:
         if declared != length:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import attrs
 import trio
 
+from ._validators import at_least_one, not_negative
+
 __all__ = ["Attempts", "RetryPolicy"]
 
 
@@ -14,12 +16,12 @@ __all__ = ["Attempts", "RetryPolicy"]
 class RetryPolicy:
     """Bounded in count and in time. ``RetryPolicy(attempts=1)`` never tries again."""
 
-    attempts: int = 4
+    attempts: int = attrs.field(default=4, validator=at_least_one)
     """The first one included."""
-    first_wait_seconds: float = 0.1
+    first_wait_seconds: float = attrs.field(default=0.1, validator=not_negative)
     """Doubles with each further attempt."""
-    max_wait_seconds: float = 2.0
-    total_seconds: float = 30.0
+    max_wait_seconds: float = attrs.field(default=2.0, validator=not_negative)
+    total_seconds: float = attrs.field(default=30.0, validator=not_negative)
     """No attempt begins later than this after the first failure."""
 
     def waits(self) -> Iterator[float]:

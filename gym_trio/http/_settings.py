@@ -7,50 +7,35 @@ import ssl
 
 import attrs
 
-from ..errors import UsageError
 from ._retry import RetryPolicy
+from ._validators import at_least_one, none_or_one, not_negative
 
 __all__ = ["Bounds", "TransportSettings"]
-
-
-def _not_negative(instance: object, attribute: attrs.Attribute[float], value: float) -> None:
-    if not value >= 0:  # NaN too
-        raise UsageError(f"{attribute.name} must not be negative, it is {value!r}")
-
-
-def _at_least_one(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if value < 1:
-        raise UsageError(f"{attribute.name} must be at least 1, it is {value!r}")
-
-
-def _none_or_one(instance: object, attribute: attrs.Attribute[int | None], value: int | None) -> None:
-    if value is not None and value < 1:
-        raise UsageError(f"{attribute.name} must be at least 1 or None, it is {value!r}")
 
 
 @attrs.frozen
 class TransportSettings:
     """Bounds and options of a socket transport. How long a server may think is bounded by the caller alone."""
 
-    connect_seconds: float = attrs.field(default=30.0, validator=_not_negative)
+    connect_seconds: float = attrs.field(default=30.0, validator=not_negative)
     """One attempt: name lookup, TCP and TLS handshake."""
-    write_seconds: float = attrs.field(default=60.0, validator=_not_negative)
+    write_seconds: float = attrs.field(default=60.0, validator=not_negative)
     """Without a byte of the request being taken."""
-    keepalive_seconds: float = attrs.field(default=4.0, validator=_not_negative)
+    keepalive_seconds: float = attrs.field(default=4.0, validator=not_negative)
     """An idle connection is kept this long; servers usually keep it for 5, and must be the slower to give up."""
     connect_retry: RetryPolicy = attrs.Factory(RetryPolicy)
     """For what failed before a byte was handed over; an attempt that ran into ``connect_seconds`` is the last."""
-    max_connections_per_origin: int | None = attrs.field(default=None, validator=_none_or_one)
+    max_connections_per_origin: int | None = attrs.field(default=None, validator=none_or_one)
     """None: as many as there are requests."""
-    max_concurrent_connects: int = attrs.field(default=128, validator=_at_least_one)
+    max_concurrent_connects: int = attrs.field(default=128, validator=at_least_one)
     """Per origin: an unpaced burst overflows a server's backlog."""
-    max_head_bytes: int = attrs.field(default=64 * 1024, validator=_at_least_one)
-    max_body_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=_at_least_one)
+    max_head_bytes: int = attrs.field(default=64 * 1024, validator=at_least_one)
+    max_body_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=at_least_one)
     """Of a response that is read whole; a streamed one has no bound."""
-    tcp_keepalive_idle_seconds: int = attrs.field(default=60, validator=_at_least_one)
+    tcp_keepalive_idle_seconds: int = attrs.field(default=60, validator=at_least_one)
     """Silence until the first probe. A server that is silent and alive answers probes, however long it thinks."""
-    tcp_keepalive_interval_seconds: int = attrs.field(default=15, validator=_at_least_one)
-    tcp_keepalive_probes: int = attrs.field(default=8, validator=_at_least_one)
+    tcp_keepalive_interval_seconds: int = attrs.field(default=15, validator=at_least_one)
+    tcp_keepalive_probes: int = attrs.field(default=8, validator=at_least_one)
     ssl_context: ssl.SSLContext | None = None
     """None: httpx's default, made at the first https request."""
 

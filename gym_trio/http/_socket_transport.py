@@ -126,7 +126,7 @@ class SocketTransport(HttpxInterface):
                 on_sent = None  # it has been told
                 if reused:
                     continue
-                error: TransportError = ConnectFailed(str(exc))
+                error = exc.error
             except (ConnectFailed, LocalResourceError) as exc:
                 error = exc
             attempts = attempts or Attempts(self._settings.connect_retry)

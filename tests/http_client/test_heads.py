@@ -79,6 +79,9 @@ def test_a_head_says_where_the_body_ends(request_: Request, expected: bytes) -> 
         Request("POST", ORIGIN, b"/", ((b"content-length", b"2"), (b"Content-Length", b"2")), b"12"),
         Request("POST", ORIGIN, b"/", ((b"content-length", b"2"), (b"transfer-encoding", b"chunked")), b"12"),
         Request("POST", ORIGIN, b"/", ((b"transfer-encoding", b"gzip, chunked"),), b"12"),
+        Request("POST", ORIGIN, b"/", body="text"),
+        Request("POST", ORIGIN, b"/", body=bytearray(b"12")),
+        Request("POST", ORIGIN, b"/", ((b"transfer-encoding", b"chunked"),), [b"12"]),
     ],
 )
 def test_what_could_be_read_as_something_else_is_refused(request_: Request) -> None:

@@ -720,6 +720,13 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
         TransportSettings(**wrong)
 
 
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"first_wait_seconds": -1}, {"total_seconds": math.nan}])
+def test_a_retry_policy_that_cannot_work_is_refused(wrong: dict[str, float]) -> None:
+    """With the field's name."""
+    with pytest.raises(UsageError, match=next(iter(wrong))):
+        RetryPolicy(**wrong)
+
+
 def test_the_clients_keepalive_is_shorter_than_servers_usually_have() -> None:
     """Otherwise a request meets a server that is just closing its idle connection."""
     assert TransportSettings().keepalive_seconds < 5
