@@ -11,13 +11,16 @@ __all__ = ["IMPLEMENTATIONS"]
 IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
     {
         "arc_agi": "gym_trio.environments.arc_agi:ArcAgi",
+        "blackjack": "gym_trio.environments.blackjack:Blackjack",
         "calendar": "gym_trio.environments.calendar:Calendar",
         "equivalence_rule": "gym_trio.environments.equivalence_rule:EquivalenceRule",
         "example_multi_step": "gym_trio.environments.example_multi_step:MultiStep",
+        "example_multi_turn_gymnasium": "gym_trio.environments.example_multi_turn_gymnasium:MultiTurn",
         "example_session_state_mgmt": "gym_trio.environments.example_session_state_mgmt:SessionStateManagement",
         "example_single_tool_call": "gym_trio.environments.example_single_tool_call:SingleToolCall",
         "example_tool_call_multireward": "gym_trio.environments.example_tool_call_multireward:ToolCallMultiReward",
         "graphwalks": "gym_trio.environments.graphwalks:GraphWalks",
+        "gymnasium": "gym_trio.environments.gymnasium:Gymnasium",
         "hotpotqa_qa": "gym_trio.environments.hotpotqa_qa:HotpotQa",
         "mcqa": "gym_trio.environments.mcqa:MultipleChoice",
         "mrcr": "gym_trio.environments.mrcr:Mrcr",

@@ -4,6 +4,7 @@
 `Server`              name, settings, client, ASGI app and lifetime; what all the others share
 `AgentServer`         ``/run``: one rollout, seed → responses → verify → close
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
+`GymnasiumServer`     an environment that is stepped: ``/reset`` and ``/step``
 `EnvironmentServer`   episodes: seeds an environment and an agent, and always closes both
 `LegacyAgentServer`   stands for an agent that knows no episodes
 `ModelServer`         a model behind the three APIs; `forms` converts between them
@@ -26,12 +27,13 @@ from ._agent import AgentServer
 from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
 from ._environment import EnvironmentServer, Episode, LegacyAgentServer
 from ._failures import failure_from_wire, failure_of, failure_to_wire
+from ._gymnasium import GymnasiumServer, ResetAnswer, StepAnswer, step_response
 from ._head import HeadServer, with_addresses
 from ._judge import Judge, Judgement
 from ._model import ModelServer
 from ._model_calls import Attempt, CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._resources import ResourcesServer, Session
-from ._response import function_calls, output_text
+from ._response import add_usage, function_calls, input_items, output_text, reply_items
 from ._server import COMMON_KEYS, Server
 from ._tools import Tool, tool, tools_of
 
@@ -50,6 +52,7 @@ __all__ = [
     "CallOutcome",
     "EnvironmentServer",
     "Episode",
+    "GymnasiumServer",
     "HeadServer",
     "JsonEndpoint",
     "Judge",
@@ -61,18 +64,24 @@ __all__ = [
     "ModelServer",
     "Reply",
     "RequestBody",
+    "ResetAnswer",
     "ResourcesServer",
     "Server",
     "Session",
+    "StepAnswer",
     "Tool",
+    "add_usage",
     "failure_from_wire",
     "failure_of",
     "failure_to_wire",
     "forms",
     "function_calls",
+    "input_items",
     "output_text",
     "read_body",
+    "reply_items",
     "send_json",
+    "step_response",
     "tool",
     "tools_of",
     "with_addresses",

@@ -7,7 +7,45 @@ from typing import Any
 
 import orjson
 
-__all__ = ["function_calls", "output_text"]
+from ..errors import FailureKind, RolloutFailure, Stage
+
+__all__ = ["add_usage", "function_calls", "input_items", "output_text", "reply_items"]
+
+
+def input_items(value: Any) -> list[Any]:
+    """The ``input`` of a Responses request as a list of items."""
+    return [{"role": "user", "content": value}] if isinstance(value, str) else list(value or ())
+
+
+def reply_items(reply: Mapping[str, Any], server: str) -> list[dict[str, Any]]:
+    """The ``output`` of a model's reply.
+
+    **Errors**: `RolloutFailure` (stage ``agent``) that names ``server`` when it is no list of objects.
+    """
+    items = reply.get("output")
+    if isinstance(items, list) and all(isinstance(item, dict) for item in items):
+        return items
+    raise RolloutFailure(
+        FailureKind.AGENT_RUN_ERROR,
+        f"{server} answered with no list of output items: {items!r:.200}",
+        stage=Stage.AGENT,
+    )
+
+
+def add_usage(total: Mapping[str, Any] | None, more: Any) -> dict[str, Any] | None:
+    """The sum of two ``usage`` objects, nested counts included. What is no number is left as it was first."""
+    if not isinstance(more, Mapping) or not more:
+        return None if total is None else dict(total)
+    summed = dict(total or {})
+    for key, value in more.items():
+        old = summed.get(key)
+        if isinstance(value, Mapping):
+            summed[key] = add_usage(old if isinstance(old, Mapping) else None, value) or {}
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            summed[key] = (old if isinstance(old, int | float) else 0) + value
+        else:
+            summed.setdefault(key, value)
+    return summed
 
 
 def output_text(response: Mapping[str, Any], *, last_only: bool = False) -> str:

@@ -1,0 +1,144 @@
+"""`GymnasiumAgent`: model, step, model, … until the environment ends the episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from ..config import finite_seconds, optional, positive_int
+from ..errors import FailureKind, RolloutFailure, Stage
+from ..servers import AgentServer, RequestBody, add_usage, input_items, reply_items, step_response
+
+__all__ = ["GymnasiumAgent", "GymnasiumAgentSettings"]
+
+
+@attrs.frozen(kw_only=True)
+class GymnasiumAgentSettings:
+    """The keys of a ``gymnasium_agent`` block besides the common ones."""
+
+    max_steps: int = attrs.field(default=10, validator=positive_int)
+    step_timeout_seconds: float | None = attrs.field(default=None, validator=optional(finite_seconds))
+    total_timeout_seconds: float | None = attrs.field(default=None, validator=optional(finite_seconds))
+
+
+@attrs.define
+class Play:
+    """One episode under way."""
+
+    params: dict[str, Any]
+    cookies: dict[str, str]
+    outputs: list[Any] = attrs.field(factory=list)
+    usage: dict[str, Any] | None = None
+    reward: float = 0.0
+    reply: dict[str, Any] = attrs.field(factory=dict)
+    last: dict[str, Any] = attrs.field(factory=dict)  # the last step's answer
+
+
+class GymnasiumAgent(AgentServer):
+    """An agent for environments that are stepped (`GymnasiumServer`).
+
+    ``/reset`` takes the row; its observation becomes a user message after the row's own input. Each model reply goes to
+    ``/step``, each observation back to the model. The result is the row with ``response`` (every reply, tool output and
+    observation in order, usage summed), ``reward`` (the sum over the steps), ``terminated``, ``truncated``, ``info``.
+    ``max_steps`` bounds the model calls; the episode is then truncated. ``step_timeout_seconds`` bounds one model call
+    or one step, ``total_timeout_seconds`` the whole episode: passing one fails the rollout.
+
+    **Cancellation**: ends the running call; the environment's session is closed all the same.
+
+    **Errors**: a call that fails is a `RolloutFailure` with its stage.
+    """
+
+    settings_type = GymnasiumAgentSettings
+
+    async def run(self, request: RequestBody) -> Mapping[str, Any]:
+        """One episode of ``request``, a task row."""
+        cookies: dict[str, str] = {}
+        try:
+            with trio.move_on_after(_seconds(self.settings.total_timeout_seconds)):
+                return await self._play(request, cookies)
+            raise _timed_out(f"the episode's {self.settings.total_timeout_seconds:g} s passed (total_timeout_seconds)")
+        finally:
+            if cookies:
+                await self._close_resources(self.reference("resources_server"), cookies, request.rollout_id)
+
+    async def _play(self, request: RequestBody, cookies: dict[str, str]) -> dict[str, Any]:
+        play = await self._begin(request, cookies)
+        for _ in range(self.settings.max_steps):
+            await self._ask(request, play)
+            await self._step(request, play)
+            if play.last["terminated"] or play.last["truncated"]:
+                break
+        else:
+            play.last["truncated"] = True
+        return {
+            **request,
+            "responses_create_params": play.params,
+            "response": {**play.reply, "output": play.outputs, "usage": play.usage},
+            "reward": play.reward,
+            "terminated": play.last["terminated"],
+            "truncated": play.last["truncated"],
+            "info": play.last["info"],
+            "ng_perf": request.stages.milliseconds(),
+        }
+
+    async def _begin(self, request: RequestBody, cookies: dict[str, str]) -> Play:
+        params = request.get("responses_create_params")
+        if not isinstance(params, Mapping):
+            raise RolloutFailure(
+                FailureKind.AGENT_RUN_ERROR, "the row has no responses_create_params", stage=Stage.SEED, terminal=True
+            )
+        with request.stages.measure("seed"):
+            first = await self._call("/reset", dict(request), cookies, request, Stage.SEED)
+        items = input_items(params.get("input"))
+        if first["observation"]:
+            items = [*items, {"role": "user", "content": first["observation"]}]
+        return Play({**params, "input": items}, cookies)
+
+    async def _ask(self, request: RequestBody, play: Play) -> None:
+        body = {**play.params, "input": [*play.params["input"], *play.outputs]}
+        limit = self.settings.step_timeout_seconds
+        with request.stages.measure("model"), trio.move_on_after(_seconds(limit)) as scope:
+            play.reply = await self.call_model(body, rollout_id=request.rollout_id)
+        if scope.cancelled_caught:
+            raise _timed_out(f"a model call's {limit:g} s passed (step_timeout_seconds)")
+        play.outputs.extend(reply_items(play.reply, self.reference("model_server")))
+        play.usage = add_usage(play.usage, play.reply.get("usage"))
+
+    async def _step(self, request: RequestBody, play: Play) -> None:
+        limit = self.settings.step_timeout_seconds
+        body = {**request, "response": play.reply}
+        with request.stages.measure("tools"), trio.move_on_after(_seconds(limit)) as scope:
+            play.last = await self._call("/step", body, play.cookies, request, Stage.AGENT)
+        if scope.cancelled_caught:
+            raise _timed_out(f"a step's {limit:g} s passed (step_timeout_seconds)")
+        play.reward += play.last["reward"]
+        for output in play.last["info"].get("tool_outputs") or ():
+            play.outputs.append({**output, "type": "function_call_output"})
+        if play.last["observation"]:
+            play.outputs.append({"role": "user", "content": play.last["observation"], "type": "message"})
+
+    async def _call(
+        self, path: str, body: Any, cookies: dict[str, str], request: RequestBody, stage: Stage
+    ) -> dict[str, Any]:
+        resources = self.reference("resources_server")
+        answer = await self.call(resources, path, body, cookies, request.rollout_id, stage=stage)
+        # A reset of other make has an observation and an info alone.
+        return step_response(
+            resources,
+            answer.get("observation"),
+            answer.get("reward", 0.0),
+            answer.get("terminated", False),
+            answer.get("truncated", False),
+            answer.get("info") or {},
+        )
+
+
+def _seconds(limit: float | None) -> float:
+    return float("inf") if limit is None else limit
+
+
+def _timed_out(message: str) -> RolloutFailure:
+    return RolloutFailure(FailureKind.AGENT_TIMEOUT, message, stage=Stage.AGENT)
