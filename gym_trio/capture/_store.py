@@ -81,13 +81,21 @@ class CaptureStore:
 
     def record(self, call: ModelCall) -> None:
         """A call is over."""
-        entry = entry_of(call, next(self._numbers))
+        entry = self._entry(call)
         rollout = self._rollouts.get(call.rollout_id) if call.rollout_id is not None else None
         if self._folder is None:
             self._keep(rollout, entry, None)
         else:
             self._queue.append((rollout, entry, payload_of(call)))
             self._bell.set()
+
+    def _entry(self, call: ModelCall) -> JSON:
+        try:
+            return entry_of(call, next(self._numbers))
+        except (AttributeError, TypeError, KeyError, IndexError):
+            # What a server answered with is not in its form. That is worth a record, not an exception in its handler.
+            logger.warning("a call of %s has an answer that cannot be read", call.server, exc_info=True)
+            return entry_of(attrs.evolve(call, response=None), next(self._numbers))
 
     async def flush(self, rollout_id: str) -> bool:
         """Wait until every call of the rollout that has begun is kept; whether that came within the bound.

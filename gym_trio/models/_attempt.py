@@ -19,6 +19,7 @@ from ._refusals import Refusal, failed_in_stream, parse, refusal_of, status_of_f
 
 __all__ = ["Answer", "Chunks", "ProviderAttempt"]
 
+SUCCESS = range(200, 300)
 MAX_WHOLE_BYTES = 64 * 1024 * 1024
 
 _TRANSPORT_KINDS: tuple[tuple[type[errors.TransportError], FailureKind], ...] = (
@@ -97,7 +98,7 @@ class ProviderAttempt:
                 return self._judge(await transport.send(sent))
             stream = await stack.enter_async_context(transport.stream(sent))
             media_type = stream.headers.get("content-type", "")
-            if stream.status == 200 and "event-stream" in media_type:
+            if stream.status in SUCCESS and "event-stream" in media_type:
                 return Answer(200, chunks=Chunks(self, stream))
             return self._judge(await _whole(stream))
         except errors.TransportError as lost:
@@ -107,7 +108,7 @@ class ProviderAttempt:
     def _judge(self, response: Response) -> Answer | None:
         media_type = response.headers.get("content-type", "")
         self.advised_seconds = response.retry_after_seconds()
-        if response.status != 200:
+        if response.status not in SUCCESS:
             self.refusal = refusal_of(response.status, response.body, media_type, self.secrets)
             return None
         body = parse(response.body)

@@ -100,10 +100,12 @@ class Provider:
         waiting_since = trio.current_time()
         while True:
             endpoint = self._router.choose(request.rollout_id, failed)
+            queued_since = trio.current_time()
             slot = contextlib.nullcontext() if has_slot else endpoint.limiter.slot(request.rollout_id or "")
             async with slot:
                 attempt = ProviderAttempt(self._name, endpoint, path, self._settings, self._secrets)
                 waited = trio.current_time() - waiting_since
+                budget.queued(trio.current_time() - queued_since)
                 async with attempt.make(self._transport, request, body, waited=waited, streamed=streamed) as answer:
                     if answer is not None:
                         yield answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 from typing import Any
@@ -56,7 +57,10 @@ def parse(content: bytes) -> dict[str, Any] | None:
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
-        return None
+        try:  # what other servers write and orjson refuses: NaN, infinities, lone surrogates
+            value = json.loads(content)
+        except (ValueError, RecursionError):
+            return None
     return value if isinstance(value, dict) else None
 
 

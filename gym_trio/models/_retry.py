@@ -11,7 +11,10 @@ __all__ = ["CallBudget", "RetrySettings"]
 
 @attrs.frozen
 class RetrySettings:
-    """``max_attempts`` counts the first; no attempt begins later than ``budget_seconds`` after the call's start."""
+    """``max_attempts`` counts the first; no attempt begins later than ``budget_seconds`` after the first has begun.
+
+    Time spent in the queue of an endpoint is not counted: it is our own doing.
+    """
 
     max_attempts: int = 6
     budget_seconds: float = 300
@@ -27,6 +30,10 @@ class CallBudget:
         self._last_start = started_at + settings.budget_seconds
         self._chance = chance
         self.attempts = 0
+
+    def queued(self, seconds: float) -> None:
+        """The call has waited this long for a place at an endpoint."""
+        self._last_start += seconds
 
     def next_wait(self, now: float, advised_seconds: float | None = None) -> float | None:
         """Seconds until the next attempt after a failed one, or ``None`` when the budget is spent.

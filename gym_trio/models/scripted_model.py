@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import trio
@@ -15,8 +15,6 @@ from ..servers import ModelRequest, ModelServer
 
 __all__ = ["ScriptedModelServer"]
 
-# A rollout that has been silent while this many others called has ended.
-REMEMBERED_ROLLOUTS = 65_536
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -42,6 +40,7 @@ class ScriptedModelServer(ModelServer):
     """
 
     settings_type = ScriptedModelSettings
+    remembered_rollouts: ClassVar[int] = 65_536  # one that was silent while this many others called has ended
     keeps_sessions = True  # it counts each rollout's calls, which another worker would not know of
 
     def __init__(self, **arguments: Any) -> None:
@@ -70,7 +69,7 @@ class ScriptedModelServer(ModelServer):
             return turns_in(request.get("input"))
         turn = self._calls.pop(request.rollout_id, 0)
         self._calls[request.rollout_id] = turn + 1
-        if len(self._calls) > REMEMBERED_ROLLOUTS:
+        if len(self._calls) > self.remembered_rollouts:
             del self._calls[next(iter(self._calls))]
         return turn
 

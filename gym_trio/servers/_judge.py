@@ -106,4 +106,5 @@ class Judge(Generic[Verdict]):
         body = {**self._parameters, "input": prompt}
         answer = await self._client.post(self._model_server, f"{prefix}/v1/responses", json=body)
         answer.raise_for_status()
-        return output_text(answer.json())
+        response = answer.json()
+        return output_text(response) if isinstance(response, Mapping) else ""

@@ -351,8 +351,8 @@ async def open_model_server(
 def open_vllm() -> Callable[..., Any]:
     """Opens a ``vllm_model`` in front of a fake back end."""
 
-    def open_it(answer: Callable[[Asked, int], Any], **config: Any) -> Any:
-        return open_model_server(VLLMModel, answer, **{"base_url": "http://backend/v1", "model": "m", **config})
+    def open_it(answer: Callable[[Asked, int], Any], cls: Any = VLLMModel, **config: Any) -> Any:
+        return open_model_server(cls, answer, **{"base_url": "http://backend/v1", "model": "m", **config})
 
     return open_it
 

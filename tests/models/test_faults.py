@@ -14,7 +14,7 @@ from gym_trio.http import MemoryTransport, ServerClient, open_lifespan
 from gym_trio.models.vllm_model import VLLMModel
 
 ROLLOUTS = 500
-ATTEMPT_SECONDS = 6
+ATTEMPT_SECONDS = 10
 FAULTS = ("fine", "reset", "half", "storm", "slow", "nonsense", "endless", "error")
 
 

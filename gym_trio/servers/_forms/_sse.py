@@ -60,17 +60,23 @@ class EventReader:
     """Finds the events in the bytes of a stream, however they are cut."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._parts: list[bytes] = []  # of the event that is not whole yet
+        self._length = 0
 
     def feed(self, content: bytes) -> Iterator[SentEvent]:
         """The events that ``content`` completes.
 
         **Errors**: `FormError` for data that is neither a JSON object nor ``[DONE]``, and for an event without end.
         """
-        blocks = (self._rest + content).replace(b"\r\n", b"\n").split(b"\n\n")
-        self._rest = blocks.pop()
-        if len(self._rest) > MAX_EVENT_BYTES:
+        self._parts.append(content)
+        self._length += len(content)
+        if self._length > MAX_EVENT_BYTES:
             raise FormError(f"an event of the stream is larger than {MAX_EVENT_BYTES} bytes")
+        if b"\n" not in content:  # an event ends with a line, so there is nothing to look for yet
+            return
+        blocks = b"".join(self._parts).replace(b"\r\n", b"\n").split(b"\n\n")
+        rest = blocks.pop()
+        self._parts, self._length = [rest], len(rest)
         for block in blocks:
             if block.strip():
                 yield SentEvent(block + b"\n\n", _data_of(block))
