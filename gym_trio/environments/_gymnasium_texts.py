@@ -15,8 +15,8 @@ RULES: Mapping[str, str] = MappingProxyType(
     {
         "FrozenLake-v1": (
             "You cross a frozen lake. In the map S is the start, F is ice, H is a hole and G is the goal; [ ] marks "
-            "where you stand. A hole ends the game. The ice may be slippery: you may slide to a side instead. Moves: left, "
-            f"down, right, up. {_SAY}"
+            "where you stand. A hole ends the game. The ice may be slippery: you may slide to a side instead. Moves: "
+            f"left, down, right, up. {_SAY}"
         ),
         "Taxi-v4": (
             "You drive a taxi on a map of 5 rows and 5 columns, counted from 0 at the top left; | is a wall. Pick up "
