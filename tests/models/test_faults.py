@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from collections import Counter
@@ -10,7 +11,7 @@ import orjson
 import pytest
 import trio
 
-from gym_trio.http import MemoryTransport, ServerClient, open_lifespan
+from gym_trio.http import MemoryTransport, ServerClient, open_lifespan, open_server, open_socket_transport
 from gym_trio.models.vllm_model import VLLMModel
 
 ROLLOUTS = 500
@@ -173,19 +174,26 @@ async def test_every_rollout_ends_rightly_within_its_bound(chaos, caplog) -> Non
     assert len(retried) == sum(times - 1 for times in once_or_twice.values())
 
 
-async def test_cancelled_rollouts_leave_no_connection_at_the_provider(chaos) -> None:
+@pytest.mark.parametrize("over", ["memory", "sockets"])
+async def test_cancelled_rollouts_leave_no_connection_at_the_provider(over, chaos) -> None:
     """A hundred rollouts that wait for an endless answer are cancelled; the provider sees every connection end."""
     provider, url = chaos
     server = VLLMModel(name="model", config={"base_url": url, "model": "m"})
     client = ServerClient()
-    async with open_lifespan(server.app, server="model") as state:
-        client.register("model", MemoryTransport(server.app, state=state), "http://model")
+    async with contextlib.AsyncExitStack() as stack:
+        if over == "memory":
+            state = await stack.enter_async_context(open_lifespan(server.app, server="model"))
+            client.register("model", MemoryTransport(server.app, state=state), "http://model")
+        else:
+            running = await stack.enter_async_context(open_server(server.app))
+            transport = await stack.enter_async_context(open_socket_transport())
+            client.register("model", transport, running.url)
         async with trio.open_nursery() as rollouts:
             for number in range(100):
                 endless = number * len(FAULTS) + FAULTS.index("endless")
                 path = f"/ng-rollout/{endless}-0/v1/responses"
                 rollouts.start_soon(lambda path=path, n=endless: client.post("model", path, json={"input": str(n)}))
-            with trio.fail_after(10):
+            with trio.fail_after(20):
                 await provider.until_open(100)
             rollouts.cancel_scope.cancel()
         with trio.fail_after(2):
