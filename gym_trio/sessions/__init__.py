@@ -2,7 +2,9 @@
 
 ==============  =========================================================================================
 _lifetime       `open_session_registry`: a registry for a block; leaving it drains
-_registry       `SessionRegistry`: seed, close, open_nowait, release, get, drain, statistics
+_registry       `SessionRegistry`: seed, close, open_nowait, release, drain
+_table          which sessions there are: get, using, what falls due, statistics
+_draining       closing everything at once
 _phases         `SessionPhase` and its one transition function
 _opening        an open, and what it made however it ended
 _closing        the one way in which a session ends

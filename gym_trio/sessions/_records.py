@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Awaitable, Callable, Hashable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import attrs
@@ -173,3 +174,17 @@ class SessionUse(Generic[State]):
     def __exit__(self, *_: object) -> None:
         self._session.users -= 1
         self._session.last_used_at = trio.current_time()
+
+
+def count_phases(sessions: Collection[Session[Any]], now: float) -> dict[str, Any]:
+    """The part of `RegistryStatistics` that is about what is there now."""
+    live = [session for session in sessions if session.phase is not SessionPhase.CLOSED]
+    counts = Counter(session.phase for session in sessions)
+    oldest = min((session.created_at for session in live), default=None)
+    return {
+        "seeding": counts[SessionPhase.SEEDING],
+        "ready": counts[SessionPhase.READY],
+        "closing": counts[SessionPhase.CLOSING],
+        "receipts": counts[SessionPhase.CLOSED],
+        "oldest_seconds": None if oldest is None else now - oldest,
+    }

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-import math
 import secrets
-from collections import Counter
 from collections.abc import Hashable
-from typing import Any, Generic, cast
+from typing import Any, cast
 
 import trio
 
 from gym_trio.errors import SessionsDraining
 
-from ._claims import Claims
-from ._closing import Closer
 from ._conflicts import ConflictReason, conflict
-from ._draining import Drainer
 from ._opening import carry_out
 from ._phases import Happening, SessionPhase
-from ._reaper import Reaper
-from ._records import Close, DrainReport, Open, Opening, Receipt, RegistryStatistics, Session, SessionUse, State
-from ._timeouts import SessionTimeouts
+from ._records import (
+    Close,
+    DrainReport,
+    Open,
+    Opening,
+    Receipt,
+    Session,
+    State,
+)
+from ._table import SessionTable
 
-logger = logging.getLogger("gym_trio.sessions")
 
-
-class SessionRegistry(Generic[State]):
+class SessionRegistry(SessionTable[State]):
     """The sessions of one server; open it with `open_session_registry`.
 
     A session is *seeded* under an id that its caller chose, or *minted*: opened under an id of the registry's making.
@@ -35,25 +34,6 @@ class SessionRegistry(Generic[State]):
     **Ownership**: opens and closes run in the registry's nursery. A caller only waits for them, so its cancellation
     ends its waiting; an open that nobody waits for any more is cancelled, a close never is.
     """
-
-    def __init__(self, nursery: trio.Nursery, name: str, timeouts: SessionTimeouts) -> None:
-        self.name = name
-        self.timeouts = timeouts
-        self.claims = Claims()
-        self._nursery = nursery
-        self._sessions: dict[str, Session[State]] = {}
-        self._closer: Closer[State] = Closer(nursery, timeouts.session_close_timeout_seconds, self._on_confirmed)
-        self._reaper: Reaper[State] = Reaper(self._on_due)
-        self._opened = 0
-        self._expired = 0
-        self._drainer: Drainer[State] = Drainer(name, self._closer)
-
-    def __repr__(self) -> str:
-        now = self.statistics()
-        return (
-            f"<SessionRegistry {self.name}: {now.seeding} seeding, {now.ready} ready, {now.closing} closing, "
-            f"{now.receipts} receipts>"
-        )
 
     # --- seeded sessions ---
 
@@ -213,95 +193,13 @@ class SessionRegistry(Generic[State]):
             return None if session is None or session.receipt is None else session.receipt.value
         return (await self._closer.join(session, self._closer.begin(session))).value
 
-    # --- any session ---
-
-    def knows(self, session_id: str) -> bool:
-        """Is it seeding, ready, closing, or closed with its receipt still there?"""
-        return session_id in self._sessions
-
-    def phase(self, session_id: str) -> SessionPhase | None:
-        session = self._sessions.get(session_id)
-        return None if session is None else session.phase
-
-    def get(self, session_id: str) -> State:
-        """The state of a session that is ready; this counts as use.
-
-        **Errors**: `SessionConflict`: unknown, still seeding, closing or closed.
-        """
-        return cast(State, self._ready(session_id).state)
-
-    def using(self, session_id: str) -> SessionUse[State]:
-        """A context manager around `get`'s state; the session is not idle for as long as the block runs.
-
-        **Errors**: as `get`, raised by this call and not on entering.
-        """
-        return SessionUse(self._ready(session_id))
-
-    def _ready(self, session_id: str) -> Session[State]:
-        session = self._sessions.get(session_id)
-        if session is None or session.phase is SessionPhase.SEEDING:
-            raise conflict(session_id, ConflictReason.UNKNOWN)
-        if session.phase is not SessionPhase.READY:
-            raise conflict(session_id, ConflictReason(session.phase.value))
-        session.last_used_at = trio.current_time()
-        return session
-
     def release_soon(self, session_id: str) -> None:
         """Start the close of a session, if it is there, and do not wait for it."""
         session = self._sessions.get(session_id)
         if session is not None and session.receipt is None:
             self._closer.begin(session)
 
-    def _make_ready(self, session: Session[State]) -> None:
-        self._opened += 1
-        session.ready_at = session.last_used_at = trio.current_time()
-        self._reaper.watch(session)
-
-    def _on_confirmed(self, session: Session[State]) -> None:
-        if session.episode is not None:
-            self.claims.drop_session(session.episode, session.session_id)
-        if session.minted:
-            del self._sessions[session.session_id]
-        else:
-            self._store_receipt(session)
-
-    def _store_receipt(self, session: Session[State]) -> None:
-        session.receipt_expires_at = trio.current_time() + self.timeouts.session_close_retry_window_seconds
-        self._reaper.watch(session)
-
-    def _on_due(self, session: Session[State]) -> None:
-        if session.phase is SessionPhase.CLOSED:
-            session.receipt_expires_at = math.inf
-            del self._sessions[session.session_id]
-        else:
-            logger.info("%s: session %s has outlived its time to live", self.name, session.session_id)
-            self._expired += 1
-            self._closer.begin(session)
-
     # --- the whole registry ---
-
-    def statistics(self) -> RegistryStatistics:
-        """A frozen snapshot; it walks over all sessions."""
-        live = self._live()
-        phases = Counter(session.phase for session in live)
-        oldest = min((session.created_at for session in live), default=None)
-        return RegistryStatistics(
-            seeding=phases[SessionPhase.SEEDING],
-            ready=phases[SessionPhase.READY],
-            closing=phases[SessionPhase.CLOSING],
-            receipts=len(self._sessions) - len(live),
-            closes_running=len(self._closer.running),
-            oldest_seconds=None if oldest is None else trio.current_time() - oldest,
-            opened=self._opened,
-            confirmed=self._closer.confirmed,
-            failed_closes=self._closer.failed,
-            expired=self._expired,
-            draining=self._drainer.draining,
-            last_drain=self._drainer.last_report,
-        )
-
-    def _live(self) -> list[Session[State]]:
-        return [session for session in self._sessions.values() if session.phase is not SessionPhase.CLOSED]
 
     async def drain(self) -> DrainReport:
         """Stop admission and close every session, all at once, under one ``session_close_timeout_seconds`` as a whole.
@@ -313,10 +211,6 @@ class SessionRegistry(Generic[State]):
         was cut unwinds. Code that ignores its cancellation is named in the report and goes on in the nursery.
         """
         return await self._drainer.drain(self._live)
-
-    async def reap(self) -> None:
-        """Act on what falls due, until cancelled."""
-        await self._reaper.run()
 
     def retire(self) -> None:
         """The nursery is about to close: from now on a close runs in the task that asks for it."""
