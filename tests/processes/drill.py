@@ -13,7 +13,6 @@ import json
 import os
 import pathlib
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -36,16 +35,17 @@ KILLED_SECONDS = 2.0  # the promise for what follows a SIGKILL
 ENDED_SECONDS = 20.0  # far above the longest grace of a drill
 
 
-def make_spec(draw: random.Random, depth: int = 0) -> dict[str, object]:
-    """Make a program's faults."""
+def make_spec(draw: random.Random, token: str, depth: int = 0) -> dict[str, object]:
+    """Make a program's faults. The token stands on the command line of one that clears its environment."""
     spec: dict[str, object] = {
+        "token": token,
         "ignore": draw.random() < 0.4,
         "slow": draw.choice([0, 0, 0.05, 0.3]),
         "noise": draw.choice([0, 0, 0, 30_000, 3_000_000]),
         "clean": depth > 0 and draw.random() < 0.1,
         "comet": depth > 0 and draw.random() < 0.03,
         "how": draw.choice(["fork", "session", "daemon"]),
-        "children": [make_spec(draw, depth + 1) for _ in range(draw.choice([0, 1, 1, 2]) if depth < 3 else 0)],
+        "children": [make_spec(draw, token, depth + 1) for _ in range(draw.choice([0, 1, 1, 2]) if depth < 3 else 0)],
     }
     if draw.random() < 0.25:
         spec["exit_after"] = draw.random()
@@ -58,16 +58,18 @@ class Drill:
     def __init__(self, seed: int) -> None:
         draw = random.Random(seed)
         self.seed = seed
-        self.token = f"drill-{os.getpid()}-{seed}"
+        self.token = f"drill-{os.getpid()}-{seed}-"
         self.action = draw.choice(ACTIONS)
         self.plan = {
-            "servers": [make_spec(draw) for _ in range(draw.randint(1, 4))],
+            "servers": [make_spec(draw, self.token) for _ in range(draw.randint(1, 4))],
             "grace": draw.choice([0, 0.05, 0.3]),
             "relay": True,
         }
-        self.moment_seconds = draw.choice([draw.uniform(0, 0.6), draw.uniform(0.3, 1.2)])
+        self.after = draw.choice(["", "opened", "opened", "ready", "ready"])  # what the runner has said by then
+        self.moment_seconds = draw.uniform(0, 0.6)
         self.draw = draw
-        self.said = b""
+        self._said = {"": trio.Event(), "opened": trio.Event(), "ready": trio.Event()}
+        self._said[""].set()
 
     async def run(self) -> list[str]:
         """Carry it out and return a line for each process that is left."""
@@ -77,7 +79,8 @@ class Drill:
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, start_new_session=True
         )
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._listen, runner)
+            nursery.start_soon(self._read, runner)
+            await self._said[self.after].wait()
             await trio.sleep(self.moment_seconds)
             bound_seconds = await self._act(runner)
             await self._wait(runner, bound_seconds)
@@ -87,11 +90,18 @@ class Drill:
                     os.kill(pid, signal.SIGKILL)
         return left
 
-    async def _listen(self, runner: trio.Process) -> None:
+    async def _read(self, runner: trio.Process) -> None:
+        """Read what it writes, to the end, so that it never waits for a reader."""
         assert runner.stdout is not None
+        rest = b""
         async with runner.stdout:
             async for data in runner.stdout:
-                self.said = (self.said + data)[-1_000_000:]
+                *lines, rest = (rest + data).split(b"\n")
+                for word in ("opened", "ready"):
+                    if word.encode() in lines:
+                        self._said[word].set()
+        for event in self._said.values():  # a start may fail, when a server ends by itself
+            event.set()
 
     async def _act(self, runner: trio.Process) -> float:
         """Do what the drill is about; return how long its end may take."""
@@ -141,16 +151,16 @@ class Drill:
         return warden, [pid for pid in alive if parent_of(pid) in warden]
 
     def alive(self) -> list[int]:
-        """List who carries the marker, or said its pid and cleared its environment."""
-        named = {int(pid) for pid in re.findall(rb"up (\d+)", self.said)}
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_ours(pid, named)]
+        """List who carries the token, in the environment or on the command line, and is no zombie."""
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_ours(pid)]
 
-    def _is_ours(self, pid: int, named: set[int]) -> bool:
+    def _is_ours(self, pid: int) -> bool:
         place = pathlib.Path(f"/proc/{pid}")
         try:
-            marked = self.token.encode() in (place / "environ").read_bytes()
-            hiding = pid in named and b"program.py" in (place / "cmdline").read_bytes()
-            return (marked or hiding) and (place / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+            known = (place / "environ").read_bytes() + (place / "cmdline").read_bytes()
+            return (
+                self.token.encode() in known and (place / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+            )
         except OSError:
             return False
 
@@ -195,7 +205,8 @@ async def main(count: int, seed: int, parallel: int) -> int:
         done[drill.action] += 1
         orphans += len(left)
         if left:
-            say(f"drill {number}: {drill.action} after {drill.moment_seconds:.3f} s: {json.dumps(drill.plan)}")
+            moment = f"{drill.moment_seconds:.3f} s after {drill.after or 'its beginning'!r}"
+            say(f"drill {number}: {drill.action} {moment}: {json.dumps(drill.plan)}")
             say("\n".join(f"  left: {line}" for line in left))
 
     async with trio.open_nursery() as nursery:
