@@ -53,9 +53,9 @@ class AgentSessions:
         self._cookie = SignedCookie(COOKIE)
 
     def routes(self) -> list[BaseRoute]:
+        prefixes = ("", "/ng-rollout/{rollout_id}", "/ng-rollout/{rollout_id}/training-token-capture")
         return [
-            self._route("/v1/responses", self.responses, only_if_sent=True),
-            self._route("/ng-rollout/{rollout_id}/v1/responses", self.responses, only_if_sent=True),
+            *(self._route(f"{prefix}/v1/responses", self.responses, only_if_sent=True) for prefix in prefixes),
             self._route("/v1/agent_sessions", self.seed, stage=Stage.SEED),
             self._route("/v1/agent_sessions/close", self.close, stage=Stage.CLEANUP),
             self._server.route("GET", "/v1/agent_sessions/capabilities", self.capabilities),

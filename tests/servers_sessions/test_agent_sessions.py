@@ -28,13 +28,14 @@ async def test_a_sessions_requests_find_its_state(agent: Any, open_peer: Any) ->
             assert answer.json()["cookies"] == {"session_id": "x"}
             assert list(answer.cookies()) == ["agent_session_id"]
         assert (await peer.post("/ng-rollout/1-0/v1/responses")).status == 200
+        assert (await peer.post("/ng-rollout/1-0/training-token-capture/v1/responses")).status == 200
         closed = (await peer.close()).json()
     assert closed == {
         "agent_session_id": "a",
-        "agent_observations": {"turns": 3},
+        "agent_observations": {"turns": 4},
         "resources_cookies": {"session_id": "x"},
     }
-    assert [seen["id"] for seen in agent.sessions_seen] == ["a"] * 3
+    assert [seen["id"] for seen in agent.sessions_seen] == ["a"] * 4
 
 
 async def test_requests_without_a_cookie_have_no_session(agent: Any, open_peer: Any) -> None:
