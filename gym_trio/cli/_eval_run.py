@@ -12,7 +12,15 @@ import attrs
 import trio
 from cyclopts import Parameter
 
-from ..collection import health_check_dir, options_from, prepare_run, read_jsonl, stream_arguments
+from ..collection import (
+    check_trackers,
+    health_check_dir,
+    options_from,
+    prepare_run,
+    read_jsonl,
+    stream_arguments,
+    track_run,
+)
 from ..config import GymConfig
 from ._app import Exit
 from ._configure import ModelFlags, configure, rows_of, split_words
@@ -20,6 +28,7 @@ from ._console import tell
 from ._preflight import check_endpoints, check_servers
 from ._report import show_report
 from ._run import RunPlan, carry_out
+from ._telemetry import open_telemetry
 
 __all__ = ["eval_run"]
 
@@ -167,6 +176,7 @@ def eval_run(
     )
     # Preparing moves an earlier run's files out of the way: whatever can be wrong is found before.
     first_row(rows)
+    check_trackers(loaded.run)
     if not no_serve:
         check_servers(loaded)
         if not loaded.run.resume_from_cache:
@@ -176,11 +186,14 @@ def eval_run(
             tell(note)
         if prepared.pending and loaded.run.resume_from_cache and not no_serve:
             check_endpoints(loaded)
-        report, exit_code = trio.run(carry_out, prepared, plan)
+        with open_telemetry(loaded):
+            report, exit_code = trio.run(carry_out, prepared, plan)
     health = None
     if not no_health_check and report.files.output.exists():
         health = health_check_dir(report.files.folder, rollouts_file=output.name, ignored=health_check_ignore)
     show_report(report, health, as_json=as_json)
+    for note in track_run(report, loaded.run, loaded.redacted()):
+        tell(note)
     if not exit_code and loaded.run.require_complete and not report.complete:
         exit_code = 1
     raise Exit(exit_code)

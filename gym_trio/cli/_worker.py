@@ -23,6 +23,7 @@ from ..http import ServerClient, open_socket_transport, serve
 from ..processes import READY_FD
 from ._console import complain
 from ._signals import open_interrupts
+from ._telemetry import open_telemetry
 
 __all__ = ["main"]
 
@@ -34,7 +35,8 @@ def main() -> None:
     described = _read(configuration)
     try:
         loaded = load_config(described["config"], env_yaml=False, env=os.environ)
-        trio.run(_serve, loaded, name, listener, described["urls"])
+        with open_telemetry(loaded):
+            trio.run(_serve, loaded, name, listener, described["urls"])
     except GymError as error:
         sys.exit(complain(str(error), code=1))
 

@@ -23,6 +23,7 @@
 ``_health``         `health_check_dir`
 ``_judged``         results without a valid judgement, taken back on resume
 ``_reverify``       `reverify_rollouts`: new rewards for recorded rollouts
+``_trackers``       a finished run in Weights & Biases or MLflow
 ``_prompt``         prompt templates; ``_skills``: skills that every row is given
 ==================  =========================================================================================
 """
@@ -41,6 +42,7 @@ from ._profile import Compared, Profiled, compare_files, profile_files
 from ._report import Ending, InFlight, Progress, RunReport, StopRequest, UnfinishedRollout
 from ._reverify import Reverified, RewardChange, reverify_rollouts
 from ._source import read_rows
+from ._trackers import check_trackers, track_run, tracked_numbers
 
 __all__ = [
     "Aggregated",
@@ -61,6 +63,7 @@ __all__ = [
     "UnfinishedRollout",
     "aggregate_files",
     "aggregate_run",
+    "check_trackers",
     "collect",
     "compare_files",
     "health_check_dir",
@@ -72,4 +75,6 @@ __all__ = [
     "read_rows",
     "reverify_rollouts",
     "stream_arguments",
+    "track_run",
+    "tracked_numbers",
 ]

@@ -116,12 +116,18 @@ class Gym:
 
     async def _run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
         with telemetry.span("rollout", rollout_id=attempt.rollout_id, agent=agent):
-            return await self._post_run(attempt, agent)
+            result = await self._post_run(attempt, agent)
+        telemetry.count("rollouts.completed", agent=agent)
+        reward = result.get("reward")
+        if isinstance(reward, int | float):
+            telemetry.record("reward", reward, agent=agent)
+        return result
 
     async def _post_run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
         response = await self.client.post(agent, "/run", json=attempt.row, on_sent=attempt.mark_sent)
         if response.status >= 400:
             failure = failure_from_wire(agent, response.status, response.body)
+            telemetry.count("rollouts.failed", agent=agent, kind=str(failure.kind) if failure else "status")
             if failure is not None:
                 raise failure
             response.raise_for_status()

@@ -1,0 +1,105 @@
+"""A finished run in an experiment tracker: Weights & Biases, MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..config import RunSettings
+from ..errors import MissingExtraError
+from ._report import RunReport
+
+__all__ = ["check_trackers", "track_run", "tracked_numbers"]
+
+
+def check_trackers(run: RunSettings) -> None:
+    """**Errors**: `MissingExtraError` when the run keys ask for a tracker that is not installed."""
+    if run.wandb_project:
+        _wandb()
+    if run.mlflow_tracking_uri:
+        _mlflow()
+
+
+def track_run(report: RunReport, run: RunSettings, config: Mapping[str, Any]) -> list[str]:
+    """Tell the trackers that the run keys name: the numbers, ``config`` (which must hold no secrets), the metrics file.
+
+    A tracker that fails costs its own record only: what went wrong is in the notes that are returned.
+    """
+    notes = []
+    if run.wandb_project:
+        notes += _guarded("wandb", lambda: _track_wandb(report, run, config))
+    if run.mlflow_tracking_uri:
+        notes += _guarded("mlflow", lambda: _track_mlflow(report, run, config))
+    return notes
+
+
+def tracked_numbers(report: RunReport) -> Iterator[tuple[str, float]]:
+    """Coverage and key metrics by name; ``agent/metric`` where there are several agents."""
+    coverage = report.coverage
+    for name in ("expected", "scored", "failed", "masked", "missing"):
+        yield f"coverage/{name}", float(getattr(coverage, name))
+    for kind, count in report.failure_classes.items():
+        yield f"failures/{kind}", float(count)
+    entries = report.aggregate or []
+    for entry in entries:
+        prefix = f"{(entry.get('agent_ref') or {}).get('name')}/" if len(entries) > 1 else ""
+        for name, value in (entry.get("key_metrics") or {}).items():
+            if isinstance(value, int | float):
+                yield f"{prefix}{name}", float(value)
+
+
+def _guarded(name: str, work: Any) -> list[str]:
+    try:
+        work()
+    except MissingExtraError:
+        raise
+    except Exception as error:  # noqa: BLE001  a tracker is another's service; the run's own files are written already
+        return [f"{name}: the run could not be recorded: {type(error).__name__}: {error}"]
+    return []
+
+
+def _track_wandb(report: RunReport, run: RunSettings, config: Mapping[str, Any]) -> None:
+    wandb = _wandb()
+    if run.wandb_api_key:
+        wandb.login(key=run.wandb_api_key)
+    folder = str(report.files.folder)
+    with wandb.init(project=run.wandb_project, name=run.wandb_name, config=dict(config), dir=folder) as record:
+        record.summary.update(dict(tracked_numbers(report)))
+        if report.files.aggregate.exists():
+            artifact = wandb.Artifact("aggregate_metrics", type="metrics")
+            artifact.add_file(str(report.files.aggregate))
+            if run.upload_rollouts and run.upload_rollouts_to_wandb and report.files.output.exists():
+                artifact.add_file(str(report.files.output))
+            record.log_artifact(artifact)
+
+
+def _track_mlflow(report: RunReport, run: RunSettings, config: Mapping[str, Any]) -> None:
+    mlflow = _mlflow()
+    client = mlflow.MlflowClient(tracking_uri=run.mlflow_tracking_uri)
+    name = run.mlflow_experiment_name or "gym_trio"
+    experiment = client.get_experiment_by_name(name)
+    experiment_id = experiment.experiment_id if experiment is not None else client.create_experiment(name)
+    record = client.create_run(experiment_id, run_name=report.files.output.stem)
+    run_id = record.info.run_id
+    for key, value in tracked_numbers(report):
+        client.log_metric(run_id, key.replace("@", "_at_"), value)
+    client.log_dict(run_id, dict(config), "config.json")
+    if report.files.aggregate.exists():
+        client.log_artifact(run_id, str(report.files.aggregate))
+    client.set_terminated(run_id)
+
+
+def _wandb() -> Any:
+    try:
+        import wandb
+    except ImportError:
+        raise MissingExtraError("recording a run in Weights & Biases (wandb_project)", extra="wandb") from None
+    return wandb
+
+
+def _mlflow() -> Any:
+    try:
+        import mlflow
+    except ImportError:
+        raise MissingExtraError("recording a run in MLflow (mlflow_tracking_uri)", extra="mlflow") from None
+    return mlflow
