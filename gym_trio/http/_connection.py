@@ -23,23 +23,23 @@ __all__ = ["Connection", "ConnectionState"]
 _BODY_PIECE_BYTES = 256 * 1024
 
 
-class ConnectionState(enum.Enum):
+class ConnectionState(enum.IntEnum):
     """What the connection is about. `_STEPS` has the moves."""
 
-    IDLE = enum.auto()  # no byte of a next request has arrived: shutdown closes it at once
-    READING = enum.auto()  # a request is arriving
-    HANDLING = enum.auto()  # the app runs
-    CLOSING = enum.auto()  # no further request will be read
-    HANDED_OVER = enum.auto()  # hypercorn has the socket
+    IDLE = 0  # no byte of a next request has arrived: shutdown closes it at once
+    READING = 1  # a request is arriving
+    HANDLING = 2  # the app runs
+    CLOSING = 3  # no further request will be read
+    HANDED_OVER = 4  # hypercorn has the socket
 
 
-_STEPS = {
-    ConnectionState.IDLE: {ConnectionState.READING, ConnectionState.CLOSING},
-    ConnectionState.READING: {ConnectionState.HANDLING, ConnectionState.CLOSING, ConnectionState.HANDED_OVER},
-    ConnectionState.HANDLING: {ConnectionState.IDLE, ConnectionState.CLOSING},
-    ConnectionState.CLOSING: {ConnectionState.CLOSING},
-    ConnectionState.HANDED_OVER: set(),
-}
+_STEPS = (
+    (ConnectionState.READING, ConnectionState.CLOSING),
+    (ConnectionState.HANDLING, ConnectionState.CLOSING, ConnectionState.HANDED_OVER),
+    (ConnectionState.IDLE, ConnectionState.CLOSING),
+    (ConnectionState.CLOSING,),
+    (),
+)
 
 
 class Connection:
@@ -268,12 +268,6 @@ class Connection:
             and self._requests < self.service.settings.requests_per_connection
         )
 
-    async def response_complete(self, exchange: Exchange) -> None:
-        if not exchange.keep_alive:
-            self.wire.end_output()
-        if self.service.logs_access:
-            await self.service.log_access(exchange.scope, exchange.response, exchange.started)
-
     def _move_on(self) -> None:
         """The app goes on after its response: another task serves the connection from here."""
         exchange = self._exchange
@@ -313,11 +307,12 @@ class Connection:
     async def _refuse(self, status: int, reason: str) -> None:
         """Answer without the app, and close."""
         self._enter(ConnectionState.CLOSING)
+        response = plain_response(status, reason, self.service.default_lines())
         try:
-            await self.wire.write(plain_response(status, reason, self.service.default_lines()))
+            if self.wire.send(response) == len(response):
+                await self.wire.linger()
         except ClientGone:
-            return
-        await self.wire.linger()
+            pass
 
 
 def _comes_from_departure(error: BaseException | None) -> bool:

@@ -128,84 +128,90 @@ class Exchange:
             return piece
         return None
 
-    async def _write(self, data: bytes) -> None:
-        try:
-            await self._connection.wire.write(data)
-        except ClientGone:
-            self.lose()
-            if self._is_to_cancel:  # it ends by being cancelled, not by an error
-                await trio.lowlevel.checkpoint_if_cancelled()
-            raise
-
     async def send(self, message: Message) -> None:
         """One message of the response. Up to the last it is a checkpoint; the last is sent without one if it fits.
 
         **Errors**: `ClientGone` (an `OSError`) once the connection is lost; `RuntimeError` for a message out of order.
         """
         kind = message["type"]
-        if self.phase is Phase.LOST:
-            raise ClientGone("the client is gone")
-        if kind == "http.response.body" and Phase.HELD <= self.phase <= Phase.STREAMING:
-            await self._send_body(_as_bytes(message.get("body", b"")), bool(message.get("more_body", False)))
-        elif kind == "http.response.start" and self.phase is Phase.AWAITED:
-            self.response = ResponseHead.read(message["status"], message.get("headers", ()))
+        phase = self.phase
+        if kind == "http.response.body" and (phase is Phase.HELD or phase is Phase.STREAMING):
+            more = message.get("more_body", False)
+            for data in self._encode(message.get("body", b""), more):
+                await self._write(data)
+            if more:
+                await trio.lowlevel.checkpoint()
+            elif self.phase is Phase.STREAMING:  # it may have become LOST while the socket was full
+                self._enter(Phase.COMPLETE)
+                if not self.keep_alive:
+                    self._connection.wire.end_output()
+                if self.started:
+                    await self._connection.service.log_access(self.scope, self.response, self.started)
+        elif kind == "http.response.start" and phase is Phase.AWAITED:
+            self.response = ResponseHead(message["status"], message.get("headers", ()))
             self._enter(Phase.HELD)
+        elif phase is Phase.LOST:
+            raise ClientGone("the client is gone")
         else:
-            raise RuntimeError(f"{kind} is out of order in a response that is {self.phase.name}")
+            raise RuntimeError(f"{kind} is out of order in a response that is {phase.name}")
 
-    # ---- the response on the wire ----
+    async def _write(self, data: bytes) -> None:
+        """Not a checkpoint when the kernel takes all of it."""
+        wire = self._connection.wire
+        try:
+            sent = wire.send(data)
+            if sent < len(data):
+                await wire.send_rest(memoryview(data)[sent:])
+        except ClientGone:
+            self.lose()
+            if self._is_to_cancel:  # it ends by being cancelled, not by an error
+                await trio.lowlevel.checkpoint_if_cancelled()
+            raise
 
-    async def _send_body(self, body: bytes, more: bool) -> None:
-        head = b""
-        if self.phase is Phase.HELD:
-            head = self._begin(None if more else len(body))
+    # ---- the response in bytes ----
+
+    def _encode(self, body: bytes, more: bool) -> list[bytes]:
+        """The next part of the response, as what to hand to the socket at once."""
+        if not isinstance(body, bytes):
+            body = _as_bytes(body)
+        if self.phase is not Phase.HELD:
+            data = self._frame(body, more)
+            return [data] if data else []
+        head = self._begin(None if more else len(body))
         data = self._frame(body, more)
-        if head:
-            self._enter(Phase.STREAMING)
-            self.begun = True
-            if len(data) > _SMALL_BODY:
-                await self._write(head)
-            else:
-                data = head + data
-        if data:
-            await self._write(data)
-        if more:
-            await trio.lowlevel.checkpoint()
-        elif self.phase is Phase.STREAMING:  # the phase may have become LOST while the socket was full
-            self._enter(Phase.COMPLETE)
-            await self._connection.response_complete(self)
+        self._enter(Phase.STREAMING)
+        self.begun = True
+        return [head + data] if len(data) <= _SMALL_BODY else [head, data]
 
     def _begin(self, body_length: int | None) -> bytes:
-        response, head, connection = self.response, self.head, self._connection
+        """Decide how the response is framed, and whether it is the connection's last."""
+        response, request, connection = self.response, self.head, self._connection
         assert response is not None
-        self._framing = response.framing(head.method, head.minor_version, body_length)
+        framing = self._framing = response.framing(request.method, request.minor_version, body_length)
         self._left = response.content_length or 0
-        self.keep_alive = (
-            head.keep_alive
+        if (
+            request.keep_alive
             and not response.close
-            and self._framing is not ResponseFraming.UNTIL_CLOSE
+            and framing is not ResponseFraming.UNTIL_CLOSE
             and connection.may_go_on()
-        )
-        if not self.keep_alive:
-            line = b"connection: close\r\n"
+        ):
+            self.keep_alive = True
+            line = b"" if request.minor_version else b"connection: keep-alive\r\n"
         else:
-            line = b"" if head.minor_version else b"connection: keep-alive\r\n"
-        return response.encode(self._framing, line, connection.service.default_lines())
+            line = b"connection: close\r\n"
+        return response.encode(framing, line, connection.service.default_lines())
 
     def _frame(self, body: bytes, more: bool) -> bytes:
-        match self._framing:
-            case ResponseFraming.LENGTH:
-                self._left -= len(body)
-                if self._left < 0 or (self._left and not more):
-                    raise RuntimeError("the response body is not as long as its content-length says")
-                return body
-            case ResponseFraming.CHUNKED:
-                chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
-                return chunk if more else chunk + b"0\r\n\r\n"
-            case ResponseFraming.UNTIL_CLOSE:
-                return body
-            case _:
-                return b""
+        framing = self._framing
+        if framing is ResponseFraming.LENGTH:
+            self._left -= len(body)
+            if self._left < 0 or (self._left and not more):
+                raise RuntimeError("the response body is not as long as its content-length says")
+            return body
+        if framing is ResponseFraming.CHUNKED:
+            chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
+            return chunk if more else chunk + b"0\r\n\r\n"
+        return body if framing is ResponseFraming.UNTIL_CLOSE else b""
 
     @property
     def ends_with_connection(self) -> bool:

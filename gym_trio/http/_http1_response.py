@@ -6,8 +6,6 @@ import enum
 from collections.abc import Iterable
 from http import HTTPStatus
 
-import attrs
-
 __all__ = ["ResponseFraming", "ResponseHead", "plain_response", "status_line"]
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
@@ -23,48 +21,53 @@ class ResponseFraming(enum.Enum):
     UNTIL_CLOSE = enum.auto()  # HTTP/1.0 and no length: the connection ends with it
 
 
-@attrs.define(slots=True)
 class ResponseHead:
-    """What an app said in ``http.response.start``, checked."""
+    """What an app said in ``http.response.start``, checked.
 
-    status: int
-    lines: list[bytes]
+    **Errors**: `ValueError` or `TypeError` for what cannot be sent, a line end inside a header above all.
+    """
+
     content_length: int | None = None
-    close: bool = False  # the app wants the connection closed
-    has_date: bool = False
-    has_server: bool = False
+    close = False  # the app wants the connection closed
+    has_date = False
+    has_server = False
 
-    @classmethod
-    def read(cls, status: object, headers: Iterable[tuple[bytes, bytes]]) -> ResponseHead:
-        """**Errors**: `ValueError` or `TypeError` for what cannot be sent, line ends inside a header above all."""
+    def __init__(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
         if not isinstance(status, int) or not 200 <= status <= 999:
             raise ValueError(f"{status!r} is not the status of a final response")
-        head = cls(int(status), [])
-        lines = head.lines
+        self.status = int(status)
+        lines = []
         for name, value in headers:
             known = name.lower()
-            if known not in _OURS or head._keep_ours(known, bytes(value)):
+            if known not in _OURS or self._keep_ours(known, value):
                 lines.append(b"%b: %b\r\n" % (name, value))
-        block = b"".join(lines)
+        block = self.block = b"".join(lines)
         if block.count(b"\n") != len(lines) or block.count(b"\r") != len(lines) or b"\0" in block:
             raise ValueError("a response header contains a line end or NUL")
-        return head
 
     def _keep_ours(self, name: bytes, value: bytes) -> bool:
         """Note a header that the connection has a say in; whether the app's line is sent."""
-        if name == b"date":
+        if name == b"content-length":
+            length = value.strip()
+            if not length.isdigit() or self.content_length not in (None, int(length)):
+                raise ValueError(f"content-length: {value!r}")
+            self.content_length = int(length)
+        elif name == b"date":
             self.has_date = True
             return True
-        if name == b"server":
+        elif name == b"server":
             self.has_server = True
             return True
-        if name == b"content-length":
-            if not value.strip().isdigit():
-                raise ValueError(f"content-length: {value!r}")
-            self.content_length = int(value)
         elif name == b"connection":
             self.close = self.close or b"close" in value.lower()
         return False
+
+    def headers(self) -> list[tuple[bytes, ...]]:
+        """For the access log."""
+        pairs: list[tuple[bytes, ...]] = [tuple(line.split(b": ", 1)) for line in self.block.splitlines()]
+        if self.content_length is not None:
+            pairs.append((b"content-length", b"%d" % self.content_length))
+        return pairs
 
     def framing(self, method: str, minor_version: int, body_length: int | None) -> ResponseFraming:
         """Decide, and note the length: ``body_length`` when the whole body is known."""
@@ -88,7 +91,7 @@ class ResponseHead:
             length = b"content-length: %d\r\n" % self.content_length
         else:
             length = b"transfer-encoding: chunked\r\n" if framing is ResponseFraming.CHUNKED else b""
-        return b"".join([status_line(self.status), *self.lines, length, connection_line, defaults, b"\r\n"])
+        return b"".join((status_line(self.status), self.block, length, connection_line, defaults, b"\r\n"))
 
     def _missing(self, defaults: bytes) -> bytes:
         present = [name for name, has in ((b"date:", self.has_date), (b"server:", self.has_server)) if has]

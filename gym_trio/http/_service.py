@@ -88,10 +88,7 @@ class Service:
 
     async def log_access(self, scope: Scope, response: ResponseHead | None, since: float) -> None:
         """``response`` None: the client left, or the app failed, before it was complete."""
-        pairs = [line[:-2].split(b": ", 1) for line in response.lines] if response is not None else []
-        if response is not None and response.content_length is not None:
-            pairs.append([b"content-length", b"%d" % response.content_length])
-        summary: Any = None if response is None else {"status": response.status, "headers": pairs}
+        summary: Any = None if response is None else {"status": response.status, "headers": response.headers()}
         request: Any = scope
         await self.config.log.access(request, summary, trio.current_time() - since)
 

@@ -29,7 +29,7 @@ class Wire:
 
     **Cancellation**: a cancelled write may have sent a part; the wire is of no use then but to be closed.
 
-    **Errors**: `ClientGone` from `write`, whether the socket failed or the client did not read within the limits.
+    **Errors**: `ClientGone` from sending, whether the socket failed or the client did not read within the limits.
 
     **Ownership**: owns the socket; `close` is synchronous and idempotent. `release` gives the socket away.
     """
@@ -81,41 +81,40 @@ class Wire:
             return data
         raise TooSlow
 
-    async def write(self, data: bytes) -> None:
-        """Not a checkpoint when the kernel takes all of it."""
+    def send(self, data: bytes | memoryview) -> int:
+        """Hand over as much as the kernel takes now. What is left belongs to `send_rest`, before anything else."""
         if self._writing:
             raise trio.BusyResourceError("another task is sending on this connection")
         if self._broken:
             raise ClientGone("an earlier part of the response was not sent")
-        sent = self._send(data)
-        if sent < len(data):
-            self._writing = self._broken = True
-            try:
-                await self._write_rest(memoryview(data)[sent:])
-                self._broken = False
-            finally:
-                self._writing = False
+        return self._hand_over(data)
 
-    async def _write_rest(self, rest: memoryview) -> None:
-        if self._sending is None:
-            self._sending = Allowance(self._limits)
-        while rest:
-            started = trio.current_time()
-            with trio.CancelScope(deadline=started + self._sending.seconds()) as wait:
-                await trio.lowlevel.wait_writable(self._descriptor)
-            if wait.cancelled_caught:
-                raise ClientGone("the client does not read its response")
-            sent = self._send(rest)
-            self._sending.spend(trio.current_time() - started, sent)
-            rest = rest[sent:]
-
-    def _send(self, data: bytes | memoryview) -> int:
+    def _hand_over(self, data: bytes | memoryview) -> int:
         try:
             return self._socket.send(data)
         except BlockingIOError:
             return 0
         except OSError as error:
             raise ClientGone("the client is gone") from error
+
+    async def send_rest(self, rest: memoryview) -> None:
+        """Wait until the kernel has taken it, as long as the request's allowance lasts."""
+        if self._sending is None:
+            self._sending = Allowance(self._limits)
+        self._writing = self._broken = True
+        try:
+            while rest:
+                started = trio.current_time()
+                with trio.CancelScope(deadline=started + self._sending.seconds()) as wait:
+                    await trio.lowlevel.wait_writable(self._descriptor)
+                if wait.cancelled_caught:
+                    raise ClientGone("the client does not read its response")
+                sent = self._hand_over(rest)
+                self._sending.spend(trio.current_time() - started, sent)
+                rest = rest[sent:]
+            self._broken = False
+        finally:
+            self._writing = False
 
     def end_output(self) -> None:
         """The client sees the end of what it is sent; what it sends can still be read."""
