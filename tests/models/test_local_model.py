@@ -42,8 +42,10 @@ async def busy_slots(client: ServerClient) -> int:
 
 async def until_busy(client: ServerClient, wanted: range) -> None:
     """Ask until the number of busy slots is in ``wanted``: llama.cpp has no other way to say it."""
-    while await busy_slots(client) not in wanted:
-        await trio.lowlevel.checkpoint()
+    while True:
+        if await busy_slots(client) in wanted:
+            return
+        await trio.sleep(0.02)  # each question takes processor time from what it asks about
 
 
 async def test_every_api_streaming_and_not() -> None:
@@ -125,7 +127,7 @@ async def test_a_cancelled_call_frees_its_slot_within_a_second() -> None:
         # llama.cpp looks between two tokens. Where other programs want the processors too, one token takes long.
         began = trio.current_time()
         await client.post("model", "/v1/responses", json={**CALLS["/v1/responses"], "max_output_tokens": 1})
-        bound_seconds = 1 + 4 * (trio.current_time() - began)
+        bound_seconds = 1 + 10 * (trio.current_time() - began)
 
         async def stream(path: str, task_status=trio.TASK_STATUS_IGNORED) -> None:
             async with client.stream("model", path, json={**long, "stream": True}) as chunks:
