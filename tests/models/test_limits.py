@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 
 import pytest
@@ -160,3 +161,39 @@ async def test_the_limit_of_a_server_is_kept_at_its_endpoint(open_vllm, chat_ans
     assert peak == 2
     waits = sorted(call.attempts[0].waited_seconds for call in model.records.calls)
     assert waits == pytest.approx([0, 0, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_no_slot_is_lost_whatever_is_cancelled_when(seed, open_vllm, chat_answer, autojump_clock) -> None:
+    """Two hundred calls end by answers, errors and cancellations at any moment; then the slots are all there."""
+    chance = random.Random(seed)
+    settled = False
+
+    async def answer(*_):
+        if settled:
+            await trio.sleep(1)
+            return 200, {}, chat_answer()
+        await trio.sleep(chance.choice([0, 0.1, 1]))
+        status = chance.choice([200, 200, 200, 429, 503, 400])
+        return status, {"retry-after": "1"} if status == 429 else {}, chat_answer() if status == 200 else {}
+
+    async def call(model, number: int) -> None:
+        await trio.sleep(chance.uniform(0, 10))
+        with trio.move_on_after(chance.choice([0, 0.05, 0.5, 1, 3, 50])):
+            if chance.random() < 0.5:
+                await model.respond(f"{number % 7}-0")
+            else:
+                await model.stream("/v1/messages", {"messages": [], "max_tokens": 1}, f"{number % 7}-0")
+
+    async with open_vllm(answer, max_concurrent_requests=5, requests_per_minute=3000) as model:
+        async with trio.open_nursery() as nursery:
+            for number in range(200):
+                nursery.start_soon(call, model, number)
+        assert model.records.begun == len(model.records.calls) > 50
+        settled = True
+        await trio.sleep(400)  # pauses and rates are over
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(model.respond, f"{number}-1")
+        assert trio.current_time() - began == 2
