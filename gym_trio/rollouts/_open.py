@@ -69,5 +69,4 @@ async def open_rollout_stream(
                 nursery.start_soon(stream._work, scope)
                 yield stream
             stream._leave()
-    stream._left()
     raise_what_ended(block.take(), tasks.take(), stream._source_error.take())

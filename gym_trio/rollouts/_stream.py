@@ -191,12 +191,6 @@ class RolloutStream:
         self._settle()
 
     @enable_ki_protection
-    def _left(self) -> None:
-        """No task is left, however the block ended. What a drain that was cancelled has left goes too."""
-        self._leave()
-        self._ledger.discard_all()
-
-    @enable_ki_protection
     async def _work(self, block: trio.CancelScope) -> None:
         """The one task beside the block: it pulls the rows and owns the nursery of their rollouts."""
         with self._running:

@@ -133,12 +133,20 @@ async def test_a_group_is_cut_at_its_own_quantile(autojump_clock: Any) -> None:
 
 async def test_what_finished_before_the_cutoff_counts_however_late_it_is_received(autojump_clock: Any) -> None:
     """A trainer that was busy past a cutoff still gets every outcome that finished before it, and none after."""
-    rows = group_rows({0: [2, 2, 2.5, 3.5]})
+    rows = group_rows({0: [2, 2, 3, 3.5]})
     async with open_rollout_stream(rows, timed) as stream:
         await trio.sleep(10)
         taken = await take_groups(stream, 4, quantile=0.5)
-        assert seconds(taken.batch) == [2, 2, 2.5]
+        assert sorted(seconds(taken.batch)) == [2, 2, 3]
         assert seconds(taken.late) == [3.5]
+
+
+async def test_a_groups_time_counts_from_its_first_start(autojump_clock: Any) -> None:
+    """One after the other, two outcomes by 4 s make a cutoff of 6 s, whenever the second was started."""
+    async with open_rollout_stream(group_rows({0: [2, 2, 1.5, 1]}), timed, max_concurrent=1) as stream:
+        taken = await take_groups(stream, 4, quantile=0.5)
+        assert seconds(taken.batch) == [2, 2, 1.5]
+        assert seconds(taken.late) == [1]
 
 
 @pytest.mark.parametrize("partial", ["keep", "drop"])

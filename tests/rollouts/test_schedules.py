@@ -424,7 +424,7 @@ def test_a_state_machine_agrees_with_the_model(scripted_with: Any) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=300,
+            max_examples=150,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),
