@@ -36,6 +36,7 @@ from ._resources import ResourcesServer, Session
 from ._response import add_usage, function_calls, input_items, output_text, reply_items
 from ._server import COMMON_KEYS, Server
 from ._tools import Tool, tool, tools_of
+from ._verdict import verify_response
 
 # The implementations of ``environment_servers`` blocks, by NeMo Gym's names.
 ENVIRONMENT_SERVERS: Mapping[str, str] = {
@@ -84,5 +85,6 @@ __all__ = [
     "step_response",
     "tool",
     "tools_of",
+    "verify_response",
     "with_addresses",
 ]

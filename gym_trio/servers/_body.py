@@ -13,7 +13,7 @@ from .. import errors, telemetry
 from ._failures import failure_of, failure_to_wire
 from ._stage_times import StageTimes
 
-__all__ = ["JsonEndpoint", "Reply", "RequestBody", "parse_cookies", "read_body", "send_json"]
+__all__ = ["JsonEndpoint", "Reply", "RequestBody", "encode_default", "parse_cookies", "read_body", "send_json"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -129,7 +129,7 @@ async def send_json(
 ) -> None:
     """Answer with one JSON document (or with ``content``, already encoded)."""
     if content is None:
-        content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS, default=_encode)
+        content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
     await send(
         {
             "type": "http.response.start",
@@ -140,9 +140,12 @@ async def send_json(
     await send({"type": "http.response.body", "body": content})
 
 
-def _encode(value: Any) -> Any:
+def encode_default(value: Any) -> Any:
+    """What JSON has no form for: mappings and attrs objects become objects. **Errors**: `TypeError`."""
     if isinstance(value, Mapping):
         return dict(value)
+    if attrs.has(type(value)):
+        return attrs.asdict(value, recurse=False)
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
@@ -182,7 +185,7 @@ class JsonEndpoint:
             encoded = (
                 reply.body
                 if type(reply.body) is bytes
-                else orjson.dumps(reply.body, option=orjson.OPT_NON_STR_KEYS, default=_encode)
+                else orjson.dumps(reply.body, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
             )
         except errors.PeerDropped as error:
             if request is None:

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-import math
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from .. import errors
-from ..errors import FailureKind, RequestRefused, RolloutFailure, Stage
+import trio
+
+from ..config import structure
+from ..errors import FailureKind, RequestRefused, Stage
 from ._aggregate import aggregate_of
 from ._body import RequestBody
 from ._resource_sessions import ResourceSessions
-from ._server import Server
+from ._server import LIMIT_KEYS, Server
+from ._tool_calls import call_tool
 from ._tools import Tool, tools_of
+from ._verifier_pool import VerifierLimits
+from ._verifying import Verifying
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 __all__ = ["ResourcesServer", "Session"]
+
+TOOL_THREADS = 100
+
+Verdict: TypeAlias = "float | Mapping[str, Any]"
 
 
 class Session:
@@ -49,9 +58,17 @@ class ResourcesServer(Server):
     description: ClassVar[str] = ""
     domain: ClassVar[str] = "other"
     default_agent: ClassVar[str] = "simple_agent"
+    # Where `verify` runs. None: in a process of its own when it is a plain function, on the loop when it is async.
+    # True: in a process, also an async one. False: a plain one in a thread.
+    verify_in_process: ClassVar[bool | None] = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+        bounds = {key: self.config[key] for key in LIMIT_KEYS if self.config.get(key) is not None}
+        self.limits = structure(VerifierLimits, bounds, key=self.name)
+        self.verifying = Verifying(self)
+        # A tool that hangs in its thread keeps its place there, and takes none of the process's other threads.
+        self.tool_threads = trio.CapacityLimiter(TOOL_THREADS)
         self.tools: Mapping[str, Tool] = tools_of(type(self))
         self.resource_sessions = ResourceSessions(self)
 
@@ -85,13 +102,26 @@ class ResourcesServer(Server):
         """Prepare ``session`` for ``row``; what is returned is added to the seed's answer. Default: nothing."""
         return None
 
-    async def verify(self, session: Any, request: RequestBody) -> float | Mapping[str, Any]:
+    def verify(self, session: Any, request: RequestBody) -> Verdict | Awaitable[Verdict]:
         """The reward of a finished rollout; ``request`` is the row with ``response``.
 
         Return a finite number; or named rewards (``{"format": 0.5, "answer": 1.0}``: their sum is the reward, and they
         become ``reward_components``); or a mapping with ``reward`` and whatever else the result's row should carry.
+
+        ``async def`` runs on the server's loop and must not block. A plain ``def`` may: it runs in a process from a
+        small pool, with a copy of ``session`` (what it changes there is lost) on an instance of its own of the class,
+        made from ``name`` and ``config``. Whatever it does there, hang, crash, take memory, fails its rollout alone.
+        A class made inside a function is forked for each verification instead. See `VerifierLimits` for the bounds.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define verify")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        async with super().lifespan():
+            try:
+                yield
+            finally:
+                await self.verifying.aclose()
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -112,21 +142,24 @@ class ResourcesServer(Server):
         return answer
 
     async def _call_tool(self, request: RequestBody) -> Any:
-        name = request.path_params["tool_name"]
+        tool = self.find_tool(request.path_params["tool_name"])
+        arguments = tool.check(request)
+        with self.resource_sessions.using(request) as session:
+            return await call_tool(self, tool, session, arguments)
+
+    def find_tool(self, name: str) -> Tool:
+        """**Errors**: `RequestRefused` (404) that names the tools there are."""
         tool = self.tools.get(name)
         if tool is None:
             known = ", ".join(self.tools) or "none"
-            raise RequestRefused(404, f"there is no tool {name!r}; the tools are: {known}")
-        arguments = tool.check(request)
-        with self.resource_sessions.using(request) as session:
-            return await tool.method(self, session, **arguments)
+            raise RequestRefused(404, f"there is no tool {name[:100]!r}; the tools are: {known}")
+        return tool
 
     async def _verify(self, request: RequestBody) -> Mapping[str, Any]:
         if not isinstance(request.get("response"), Mapping):
             raise RequestRefused(422, "verify needs the row's response, an object")
         async with self.resource_sessions.using_or_new(request) as session:
-            answer = await self.verify(session, request)
-        return {**request, **verify_response(answer)}
+            return {**request, **await self.verifying.verdict(session, request)}
 
     async def _reverify_mode(self, request: RequestBody) -> dict[str, str]:
         return {"reverify_mode": self.reverify_mode}
@@ -134,29 +167,3 @@ class ResourcesServer(Server):
 
 def _own_close(session: Any) -> Any:
     return getattr(session, "aclose", None) or getattr(session, "close", None)
-
-
-def verify_response(answer: Any) -> dict[str, Any]:
-    """What a verifier returned, as the keys of a verify response.
-
-    **Errors**: `RolloutFailure` (``verifier_error``) when it is not a finite number, named rewards, or a mapping with
-    a finite ``reward``.
-    """
-    if isinstance(answer, Mapping):
-        if "reward" in answer:
-            return {**answer, "reward": _finite(answer["reward"])}
-        components = {name: _finite(value) for name, value in answer.items()}
-        if components:
-            return {"reward": sum(components.values()), "reward_components": components}
-    return {"reward": _finite(answer)}
-
-
-def _finite(value: Any) -> float:
-    if isinstance(value, bool | int | float) and math.isfinite(value):
-        return float(value)
-    raise RolloutFailure(
-        errors.FailureKind.VERIFIER_ERROR,
-        f"the verifier returned {value!r}, which is not a finite number",
-        stage=Stage.VERIFICATION,
-        terminal=True,
-    )

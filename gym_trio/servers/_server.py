@@ -32,7 +32,9 @@ SESSION_KEYS = (
     "minted_idle_ttl_seconds",
     "minted_absolute_ttl_seconds",
 )
-COMMON_KEYS = BLOCK_KEYS | {"agent_server", "model_server", "resources_server", *SESSION_KEYS}
+# Keys that bound an environment's verifier and tools.
+LIMIT_KEYS = ("verify_timeout_seconds", "verify_processes", "verify_memory_bytes", "tool_timeout_seconds")
+COMMON_KEYS = BLOCK_KEYS | {"agent_server", "model_server", "resources_server", *SESSION_KEYS, *LIMIT_KEYS}
 
 HEALTH_PATHS = ("/", "/health", "/healthz", "/livez", "/readyz")
 

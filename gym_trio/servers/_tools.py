@@ -20,9 +20,10 @@ _MARK = "_gym_trio_tool_name"
 
 
 def tool(method: F) -> F:
-    """Mark an async method of a `ResourcesServer` as a tool that the model can call.
+    """Mark a method of a `ResourcesServer` as a tool that the model can call.
 
-    The method is ``async def name(self, session, *, city: str, days: int = 3) -> JSON value``. The annotations (those
+    The method is ``async def name(self, session, *, city: str, days: int = 3) -> JSON value``; a plain ``def``, which
+    may block, runs in a thread. The annotations (those
     that msgspec knows: numbers, strings, lists, dicts, ``Literal``, ``Optional``, enums, attrs and data classes,
     ``Annotated[..., msgspec.Meta(...)]``) become the JSON schema of the arguments, the docstring the description. A
     call whose arguments do not fit is answered to the model with what is wrong, and the method is not run.
@@ -42,6 +43,7 @@ class Tool:
     parameters: Mapping[str, Any]
     method: Callable[..., Any]
     arguments_type: Any
+    is_async: bool = True
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -71,7 +73,7 @@ class Tool:
 def tools_of(cls: type[Any]) -> Mapping[str, Tool]:
     """The tools of a server class by name, in the order of their definition.
 
-    **Errors**: `ConfigError` for a method that cannot be a tool: not async, ``*args``, a type without a schema.
+    **Errors**: `ConfigError` for a method that cannot be a tool: no function, ``*args``, a type without a schema.
     """
     return _tools_of(cast("Hashable", cls))
 
@@ -90,8 +92,8 @@ def _make_tool(cls: type, name: str, method: Callable[..., Any]) -> Tool:
     import msgspec
 
     where = f"{cls.__name__}.{name}"
-    if not inspect.iscoroutinefunction(method):
-        raise ConfigError("a tool must be an async method", key=where)
+    if not inspect.isfunction(method):
+        raise ConfigError("a tool must be a method", key=where)
     hints = typing.get_type_hints(method, include_extras=True)
     fields: list[Any] = []
     for parameter in list(inspect.signature(method).parameters.values())[2:]:
@@ -107,7 +109,9 @@ def _make_tool(cls: type, name: str, method: Callable[..., Any]) -> Tool:
         parameters = _inline(msgspec.json.schema(arguments_type))
     except TypeError as error:
         raise ConfigError(f"an argument's type has no JSON schema: {error}", key=where) from None
-    return Tool(name, inspect.getdoc(method) or "", parameters, method, arguments_type)
+    return Tool(
+        name, inspect.getdoc(method) or "", parameters, method, arguments_type, inspect.iscoroutinefunction(method)
+    )
 
 
 def _inline(schema: dict[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,7 @@ import pytest
 import gym_trio
 from gym_trio.environments import IMPLEMENTATIONS
 from gym_trio.environments._office import OPERATIONS
-from gym_trio.servers import RequestBody
-from gym_trio.servers._resources import verify_response
+from gym_trio.servers import RequestBody, verify_response
 
 RECORDED = [
     "arc_agi",

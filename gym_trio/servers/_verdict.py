@@ -1,0 +1,37 @@
+"""What a verifier may return, and its wire form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import FailureKind, RolloutFailure, Stage
+
+__all__ = ["verify_response"]
+
+
+def verify_response(answer: Any) -> dict[str, Any]:
+    """What a verifier returned, as the keys of a verify response.
+
+    **Errors**: `RolloutFailure` (``verifier_error``) when it is not a finite number, named rewards, or a mapping with
+    a finite ``reward``.
+    """
+    if isinstance(answer, Mapping):
+        if "reward" in answer:
+            return {**answer, "reward": _finite(answer["reward"])}
+        components = {name: _finite(value) for name, value in answer.items()}
+        if components:
+            return {"reward": sum(components.values()), "reward_components": components}
+    return {"reward": _finite(answer)}
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool | int | float) and math.isfinite(value):
+        return float(value)
+    raise RolloutFailure(
+        FailureKind.VERIFIER_ERROR,
+        f"the verifier returned {value!r:.500}, which is not a finite number",
+        stage=Stage.VERIFICATION,
+        terminal=True,
+    )

@@ -1,0 +1,160 @@
+"""What runs in a verifier's process: it judges what it is sent, one at a time, and answers in JSON.
+
+It blocks on purpose; there is no event loop here but for a verifier that is async. Nothing that it sends is ever
+unpickled: what a verifier ran may be the model's own program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import inspect
+import logging
+import os
+import pickle
+import resource
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+import orjson
+import trio
+
+from ..errors import FailureKind, RequestRefused, Stage
+from ._body import RequestBody, encode_default
+from ._failures import failure_of, failure_to_wire
+from ._verdict import verify_response
+
+__all__ = ["HEAD", "confine", "judge", "main", "serve_one"]
+
+HEAD = struct.Struct("!Q")  # the length of what follows it
+
+_PR_SET_PDEATHSIG = 1
+
+logger = logging.getLogger("gym_trio.servers")
+
+
+def main(descriptor: int, parent: int) -> None:
+    """Serve the process at the other end of the socket ``descriptor`` until it closes it."""
+    link = socket.socket(fileno=descriptor)
+    link.set_inheritable(False)
+    os.dup2(2, 1)  # what a verifier prints goes to the log
+    made = pickle.loads(_receive(link))
+    confine(parent, made["memory_bytes"])
+    try:
+        server = _find_class(made["module"], made["file"], made["class"])(name=made["name"], config=made["config"])
+        answer: dict[str, Any] = {"ready": True}
+    except Exception as error:
+        logger.error("no process for the verifier could be set up", exc_info=error)
+        answer = {"error": f"{type(error).__name__}: {error}"}
+    _send(link, orjson.dumps(answer))
+    while "ready" in answer:
+        session, body, rollout_id = pickle.loads(_receive(link))
+        _send(link, judge(server, session, RequestBody(body, rollout_id=rollout_id)))
+
+
+def serve_one(link: socket.socket, server: Any, session: Any, request: RequestBody) -> None:
+    """Judge one rollout in a fork of the server's process."""
+    _send(link, judge(server, session, request))
+
+
+def confine(parent: int, memory_bytes: int) -> None:
+    """Die with the process that started this one, take no more than ``memory_bytes``, and leave no core file."""
+    if sys.platform == "linux":
+        # It fires when the thread that forked ends, which is the one that runs trio: then nobody waits any more.
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+            score.write("1000")  # the kernel takes the verifier first, not the server
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    memory_bytes += _memory_in_use()
+    for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
+        with contextlib.suppress(OSError, ValueError):
+            hard = resource.getrlimit(kind)[1]
+            bound = memory_bytes if hard == resource.RLIM_INFINITY else min(hard, memory_bytes)
+            resource.setrlimit(kind, (bound, hard))
+            return
+
+
+def _memory_in_use() -> int:
+    # A fork begins with all that its server has; the bound is on what comes on top.
+    try:
+        with open("/proc/self/statm") as pages:
+            return int(pages.read().split()[5]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def judge(server: Any, session: Any, request: RequestBody) -> bytes:
+    """The encoded answer: ``answer``, ``refused`` or ``failure``. ``retire`` says not to use this process again."""
+    try:
+        found = server.verify(session, request)
+        if inspect.isawaitable(found):
+            found = trio.run(_settle, found)
+        return orjson.dumps({"answer": verify_response(found)}, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
+    except RequestRefused as error:
+        return orjson.dumps({"refused": [error.status, error.detail]}, default=repr)
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        logger.error("a verifier raised", exc_info=error)
+        known = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        failure = failure_of(known, kind=FailureKind.VERIFIER_ERROR, stage=Stage.VERIFICATION)
+        broken = not isinstance(error, Exception) or isinstance(error, MemoryError)
+        return orjson.dumps({"failure": failure_to_wire(failure)[1], "retire": broken}, default=repr)
+
+
+async def _settle(found: Any) -> Any:
+    return await found
+
+
+def _receive(link: socket.socket) -> bytes:
+    (length,) = HEAD.unpack(_exactly(link, HEAD.size))
+    return _exactly(link, length)
+
+
+def _exactly(link: socket.socket, length: int) -> bytes:
+    parts = []
+    while length:
+        part = link.recv(min(length, 1 << 20))
+        if not part:
+            os._exit(0)  # the server has ended, or wants no more of this process
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def _send(link: socket.socket, content: bytes) -> None:
+    try:
+        link.sendall(HEAD.pack(len(content)) + content)
+    except OSError:
+        os._exit(0)
+
+
+def _find_class(module_name: str, file: str | None, qualified: str) -> Any:
+    found: Any = _find_module(module_name, file)
+    for part in qualified.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _find_module(name: str, file: str | None) -> Any:
+    """The module ``name``, by import, else from its file: a program's own main module, or one loaded by its path."""
+    if name != "__main__":
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            if file is None:
+                raise
+    # A program's ``if __name__ == "__main__"`` must not run here.
+    own = "__mp_main__" if name == "__main__" else name
+    spec = importlib.util.spec_from_file_location(own, file) if file else None
+    if spec is None or spec.loader is None:
+        raise ImportError(f"the module {name} has no file to load it from")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[own] = sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

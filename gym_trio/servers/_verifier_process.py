@@ -1,0 +1,188 @@
+"""`VerifierProcess`: one process that verifies, as its server sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import orjson
+import trio
+
+from ..errors import FailureKind, RolloutFailure, Stage
+from ._body import RequestBody
+from ._verifier_child import HEAD, confine, serve_one
+
+__all__ = ["VerifierProcess", "fork_verifier", "start_verifier", "verifier_failed"]
+
+REAP_SECONDS = 5.0
+EXIT_SECONDS = 1.0
+ANSWER_BYTES = 256 * 2**20
+
+_START = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[3]); "
+    "from gym_trio.servers._verifier_child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+)
+
+
+@attrs.define(eq=False)
+class VerifierProcess:
+    """A process that answers one question at a time.
+
+    **Ownership**: whoever starts it calls `end`, which kills it and all of its process group, and reaps it.
+    """
+
+    pid: int
+    _link: trio.SocketStream
+    _wait: Callable[[], int]  # blocks until it has exited, and reaps it
+    _ended: bool = False
+
+    async def ask(self, question: bytes | None) -> dict[str, Any]:
+        """Send ``question`` and wait for the answer.
+
+        **Cancellation**: leaves the process in the middle of its work; only `end` is allowed then.
+
+        **Errors**: `RolloutFailure` (``verifier_error``) when the process ends instead, or says too much.
+        """
+        try:
+            if question is not None:
+                await self._link.send_all(HEAD.pack(len(question)) + question)
+            (length,) = HEAD.unpack(await self._receive(HEAD.size))
+            if length > ANSWER_BYTES:
+                raise verifier_failed(f"the verifier's answer has {length} bytes, above {ANSWER_BYTES}")
+            answer: dict[str, Any] = orjson.loads(await self._receive(length))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            # Its end of the socket is closed a moment before it counts as exited.
+            with trio.move_on_after(EXIT_SECONDS):
+                await trio.to_thread.run_sync(self._exit_status, 0, abandon_on_cancel=True)
+            raise verifier_failed(f"the verifier's process ended: {await self.end()}") from None
+        return answer
+
+    async def _receive(self, length: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < length:
+            part = await self._link.receive_some(min(length - len(parts), 1 << 20))
+            if not part:
+                raise trio.BrokenResourceError
+            parts += part
+        return bytes(parts)
+
+    @property
+    def has_exited(self) -> bool:
+        return self._ended or self._exit_status() is not None
+
+    def _exit_status(self, flags: int = os.WNOHANG) -> os.waitid_result | None:
+        return None if self._ended else os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | flags)
+
+    async def end(self) -> str:
+        """Kill it with its process group and reap it; say how it had ended. Once it has, again does nothing.
+
+        **Cancellation**: shielded; it waits at most `REAP_SECONDS` for the kernel.
+        """
+        if self._ended:
+            return "it was stopped"
+        exited = self._exit_status()
+        self._ended = True
+        # Not reaped yet, so neither the id nor the group can be anyone else's.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self.pid, signal.SIGKILL)
+        self._link.socket.close()
+        with trio.move_on_after(REAP_SECONDS, shield=True):
+            await trio.to_thread.run_sync(self._wait, abandon_on_cancel=True)
+        if exited is None:
+            return "it was stopped"
+        if exited.si_code == os.CLD_EXITED:
+            return f"exit code {exited.si_status}"
+        return f"signal {signal.Signals(exited.si_status).name}"
+
+
+def verifier_failed(message: str) -> RolloutFailure:
+    return RolloutFailure(FailureKind.VERIFIER_ERROR, message, stage=Stage.VERIFICATION)
+
+
+def start_verifier(server: Any, memory_bytes: int) -> tuple[VerifierProcess, bytes]:
+    """Start a process for verifiers of ``server``'s class, and what to `ask` it first: it makes a server of its own.
+
+    Called on the loop's thread on purpose: the kernel ends the process with the thread that started it.
+    """
+    cls = type(server)
+    module = sys.modules.get(cls.__module__)
+    made = {
+        "module": cls.__module__,
+        "file": getattr(module, "__file__", None),
+        "class": cls.__qualname__,
+        "name": server.name,
+        "config": dict(server.config),
+        "memory_bytes": memory_bytes,
+    }
+    ours, theirs = socket.socketpair()
+    with theirs:
+        try:
+            command = [sys.executable, "-c", _START, str(theirs.fileno()), str(os.getpid()), json.dumps(sys.path)]
+            popen = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            )
+        except BaseException:
+            ours.close()
+            raise
+    return VerifierProcess(popen.pid, _stream(ours), popen.wait), pickle.dumps(made)
+
+
+def fork_verifier(server: Any, session: Any, request: RequestBody, memory_bytes: int) -> VerifierProcess:
+    """Judge one rollout in a fork: for a class that another process could not import, such as one made in a function.
+
+    The fork has this process's memory as it is, so nothing is copied or started; it keeps none of its descriptors.
+    """
+    parent = os.getpid()
+    ours, theirs = socket.socketpair()
+    with warnings.catch_warnings():
+        # Newer Pythons warn of threads, which do not live on in the fork. What runs there takes no lock of theirs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        _in_fork(parent, theirs, server, session, request, memory_bytes)
+    theirs.close()
+    return VerifierProcess(pid, _stream(ours), lambda: os.waitpid(pid, 0)[1])
+
+
+def _in_fork(
+    parent: int, link: socket.socket, server: Any, session: Any, request: RequestBody, memory_bytes: int
+) -> None:
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        _close_all_but(link.fileno())
+        confine(parent, memory_bytes)
+        # A thread of its own: this one still passes for one that runs trio.
+        thread = threading.Thread(target=serve_one, args=(link, server, session, request))
+        thread.start()
+        thread.join()
+    finally:
+        os._exit(0)
+
+
+def _close_all_but(kept: int) -> None:
+    # What is printed goes to the log, also where the server has put another file in place of these two.
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), line_buffering=True)
+    os.closerange(3, kept)
+    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _stream(link: socket.socket) -> trio.SocketStream:
+    link.setblocking(False)
+    return trio.SocketStream(trio.socket.from_stdlib_socket(link))

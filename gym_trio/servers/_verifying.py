@@ -1,0 +1,94 @@
+"""Where a verifier runs, and how long it may: on the loop, in a thread, or in a process of its own."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import math
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ._body import RequestBody
+from ._verdict import verify_response
+from ._verifier_pool import VerifierPool
+from ._verifier_process import verifier_failed
+
+if TYPE_CHECKING:
+    from ._resources import ResourcesServer
+
+__all__ = ["Verifying"]
+
+LOOP_SECONDS = 600.0
+PROCESS_SECONDS = 60.0
+
+
+class Place(enum.Enum):
+    """Where a verifier runs."""
+
+    LOOP = "loop"  # async, on the server's own loop
+    THREAD = "thread"  # plain, in a thread; one that hangs cannot be ended, only left behind
+    PROCESS = "process"  # plain or async, in a process that is killed when it overruns
+
+
+def _place_of(cls: Any, base: Any) -> Place:
+    if cls.verify_in_process:
+        return Place.PROCESS
+    if cls.verify is base.verify or inspect.iscoroutinefunction(inspect.unwrap(cls.verify)):
+        return Place.LOOP
+    return Place.PROCESS if cls.verify_in_process is None else Place.THREAD
+
+
+class Verifying:
+    """The verifier of one server.
+
+    **Ownership**: `aclose` ends its processes.
+    """
+
+    def __init__(self, server: ResourcesServer) -> None:
+        from ._resources import ResourcesServer
+
+        self._server = server
+        self._place = _place_of(type(server), ResourcesServer)
+        usual = LOOP_SECONDS if self._place is Place.LOOP else PROCESS_SECONDS
+        self._seconds = server.limits.verify_timeout_seconds or usual
+
+    @functools.cached_property
+    def _pool(self) -> VerifierPool:
+        return VerifierPool(self._server, self._server.limits, self._seconds)
+
+    @functools.cached_property
+    def _threads(self) -> trio.CapacityLimiter:
+        return trio.CapacityLimiter(self._server.limits.verify_processes)
+
+    async def verdict(self, session: Any, request: RequestBody) -> dict[str, Any]:
+        """The keys of a verify response for ``request``.
+
+        **Cancellation**: kills a process, leaves a thread behind.
+
+        **Errors**: what the verifier raises; `RolloutFailure` (``verifier_error``) when it overruns, dies, or returns
+        what is no reward.
+        """
+        if self._place is Place.PROCESS:
+            return await self._pool.verify(session, request)
+        with trio.move_on_after(math.inf) as scope:
+            scope.deadline = trio.current_time() + self._seconds
+            return verify_response(await self._judge(scope, session, request))
+        raise verifier_failed(f"the verifier took over {self._seconds:g} s (verify_timeout_seconds)")
+
+    async def _judge(self, scope: trio.CancelScope, session: Any, request: RequestBody) -> Any:
+        if self._place is Place.LOOP:
+            found = self._server.verify(session, request)
+        else:
+            scope.deadline = math.inf  # the wait for a thread is not the verifier's
+            async with self._threads:
+                scope.deadline = trio.current_time() + self._seconds
+                verify = functools.partial(self._server.verify, session, request)
+                found = await trio.to_thread.run_sync(verify, abandon_on_cancel=True)
+        return await found if inspect.isawaitable(found) else found
+
+    async def aclose(self) -> None:
+        """**Cancellation**: shielded; bounded by what the kernel takes to end a process."""
+        if "_pool" in vars(self):
+            await self._pool.aclose()

@@ -1,0 +1,260 @@
+"""Verifiers that block, burn, or break: each fails its own rollout, and nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trio
+
+from gym_trio.errors import ConfigError
+from gym_trio.servers import RequestBody, ResourcesServer
+
+HERE = pathlib.Path(__file__).parent
+RESPONSE = {"output": []}
+
+
+@pytest.fixture(scope="module")
+def verifiers() -> Iterator[Any]:
+    sys.path.insert(0, str(HERE))
+    try:
+        import verifiers
+
+        yield verifiers
+    finally:
+        sys.path.remove(str(HERE))
+
+
+def local_class() -> type[ResourcesServer]:
+    """A class that no other process can import."""
+    import verifiers
+
+    class Local(verifiers.Plain):  # type: ignore[name-defined, misc]
+        pass
+
+    return Local
+
+
+@pytest.fixture(params=["Plain", "local"])
+def kind(request: Any, verifiers: Any) -> Any:
+    return local_class() if request.param == "local" else getattr(verifiers, request.param)
+
+
+BOUNDS = {"verify_timeout_seconds": 20, "verify_processes": 2, "verify_memory_bytes": 2**29}
+
+
+async def judged(gym: Any, cookies: Any = None, **row: Any) -> Any:
+    return await gym.client.post("env", "/verify", json={"response": RESPONSE, **row}, cookies=cookies)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def gone(pids: list[int]) -> bool:
+    deadline = time.monotonic() + 10
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(map(alive, pids))
+
+
+@pytest.mark.parametrize("name", ["Plain", "InProcess", "local"])
+async def test_a_verifier_in_a_process_sees_its_session(open_servers: Any, verifiers: Any, name: str) -> None:
+    """It runs in another process, on the session's state, on a server with the name and settings of this one."""
+    kind = local_class() if name == "local" else getattr(verifiers, name)
+    async with open_servers((kind, "env", BOUNDS)) as gym:
+        seeded = await gym.client.post("env", "/seed_session", json={"items": ["a", "b"]})
+        answer = (await judged(gym, seeded.cookies(), extra=7)).json()
+        assert (answer["reward"], answer["name"], answer["extra"]) == (2.0, "env", 7)
+        assert answer["pid"] != os.getpid()
+
+
+BROKEN = {
+    "raises": "ZeroDivisionError: bang",
+    "kill_itself": "SIGKILL",
+    "exit_softly": "SystemExit: 3",
+    "exit_hard": "exit code 3",
+    "eat": "MemoryError",
+    "recurse": "RecursionError",
+    "nan": "nan",
+    "infinity": "inf",
+    "text": "'1'",
+    "nothing": "None",
+    "unwritable": "object",
+}
+
+
+async def test_whatever_breaks_is_one_verifier_error(open_servers: Any, kind: Any) -> None:
+    """Each has its kind and stage and says what happened, and the next verification is judged as ever."""
+    async with open_servers((kind, "env", BOUNDS)) as gym:
+        for what, said in BROKEN.items():
+            response = await judged(gym, do=what)
+            assert response.status == 500, (what, response.body)
+            failure = response.json()["failure"]
+            assert (failure["failure_kind"], failure["stage"]) == ("verifier_error", "verification"), what
+            assert said in failure["failure_reason"], (what, failure)
+            assert (await judged(gym, do="chatter")).json()["reward"] == 0.5, what
+
+
+async def test_a_verifier_may_refuse_a_row(open_servers: Any, verifiers: Any) -> None:
+    """The refusal is the client's status, as from a verifier on the loop."""
+    async with open_servers((local_class(), "env", BOUNDS)) as gym:
+        response = await judged(gym, do="refuse")
+        assert (response.status, response.json()["detail"]) == (422, "the row has no answer")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("Plain", "hang"), ("Plain", "leave_a_child"), ("local", "backtrack"), ("local", "leave_a_child")],
+)
+async def test_one_that_hangs_is_killed_with_its_descendants(
+    open_servers: Any, verifiers: Any, tmp_path: Any, name: str, what: str
+) -> None:
+    """It fails within its time limit, its process and that process's children are gone, and another takes its place."""
+    note = tmp_path / "pids"
+    kind = local_class() if name == "local" else verifiers.Plain
+    async with open_servers((kind, "env", {**BOUNDS, "verify_timeout_seconds": 1})) as gym:
+        failure = (await judged(gym, do=what, note=str(note))).json()["failure"]
+        assert (failure["failure_kind"], failure["stage"]) == ("verifier_error", "verification")
+        assert "verify_timeout_seconds" in failure["failure_reason"]
+        assert await trio.to_thread.run_sync(gone, [int(line) for line in note.read_text().split()])
+        assert (await judged(gym, do="chatter")).json()["reward"] == 0.5
+
+
+def first_pid(note: pathlib.Path) -> int:
+    deadline = time.monotonic() + 40
+    while not (note.exists() and note.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return int(note.read_text().split()[0])
+
+
+async def test_a_client_that_leaves_ends_the_verifier(open_servers: Any, verifiers: Any, tmp_path: Any) -> None:
+    """Nobody waits for the reward any more, so nothing computes it."""
+    note = tmp_path / "pids"
+    async with open_servers((verifiers.Plain, "env", BOUNDS), serve="sockets") as gym:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: judged(gym, do="hang", note=str(note)))
+            pid = await trio.to_thread.run_sync(first_pid, note)
+            nursery.cancel_scope.cancel()
+        assert await trio.to_thread.run_sync(gone, [pid])
+        assert (await judged(gym, do="chatter")).json()["reward"] == 0.5
+
+
+async def test_processes_are_bounded_kept_and_ended_with_the_server(open_servers: Any, verifiers: Any) -> None:
+    """Twelve verifications share two processes, which end with the server."""
+    async with open_servers((verifiers.Plain, "env", BOUNDS)) as gym:
+        pids = set()
+
+        async def one() -> None:
+            pids.add((await judged(gym)).json()["pid"])
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(12):
+                nursery.start_soon(one)
+        assert 1 <= len(pids) <= 2
+        assert all(map(alive, pids))
+    assert gone(list(pids))
+
+
+async def test_an_idle_process_that_was_killed_is_replaced(open_servers: Any, verifiers: Any) -> None:
+    """Whoever ends a waiting process costs no rollout."""
+    async with open_servers((verifiers.Plain, "env", {**BOUNDS, "verify_processes": 1})) as gym:
+        pid = (await judged(gym)).json()["pid"]
+        os.kill(pid, signal.SIGKILL)
+        assert await trio.to_thread.run_sync(gone, [pid])
+        assert (await judged(gym)).json()["pid"] != pid
+
+
+async def test_a_state_that_cannot_be_handed_over_is_named(open_servers: Any, verifiers: Any) -> None:
+    """A session that holds an open file fails its verification with that as the reason."""
+
+    async def make(self: Any) -> Any:
+        return (each for each in ())
+
+    cls = type("Odd", (verifiers.Plain,), {"create_session": make})
+    async with open_servers((cls, "env", BOUNDS)) as gym:
+        failure = (await judged(gym)).json()["failure"]
+        assert failure["failure_kind"] == "verifier_error"
+        assert "handed to the verifier's process" in failure["failure_reason"]
+
+
+async def test_a_class_that_cannot_be_found_again_is_named(open_servers: Any, verifiers: Any) -> None:
+    """A class without a place in its module is a verifier error that says so, for every rollout."""
+    cls = type("Nowhere", (verifiers.Plain,), {"__module__": "verifiers"})
+    async with open_servers((cls, "env", BOUNDS)) as gym:
+        failure = (await judged(gym)).json()["failure"]
+        assert failure["failure_kind"] == "verifier_error"
+        assert "Nowhere" in failure["failure_reason"]
+
+
+async def test_a_thread_bounds_a_verifier_that_blocks(open_servers: Any, verifiers: Any) -> None:
+    """With ``verify_in_process = False`` it sees the session itself, in this process, under the same time limit."""
+    async with open_servers((verifiers.InThread, "env", {**BOUNDS, "verify_timeout_seconds": 0.1})) as gym:
+        assert (await judged(gym)).json()["pid"] == os.getpid()
+        failure = (await judged(gym, do="slow")).json()["failure"]
+        assert (failure["failure_kind"], failure["stage"]) == ("verifier_error", "verification")
+
+
+async def test_an_async_verifier_that_hangs_is_bounded_too(open_servers: Any) -> None:
+    """On the loop it is cancelled when its time has passed."""
+
+    class Sleeper(ResourcesServer):
+        async def verify(self, session: Any, request: RequestBody) -> float:
+            await trio.sleep_forever()
+            return 1.0
+
+    async with open_servers((Sleeper, "env", {"verify_timeout_seconds": 0.05})) as gym:
+        failure = (await judged(gym)).json()["failure"]
+        assert (failure["failure_kind"], failure["stage"]) == ("verifier_error", "verification")
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"verify_timeout_seconds": 0}, {"verify_processes": 0}, {"verify_memory_bytes": "x"}]
+)
+def test_bounds_that_cannot_be_are_refused(verifiers: Any, bounds: Any) -> None:
+    """A wrong bound is refused with its key when the server is made."""
+    with pytest.raises(ConfigError, match=next(iter(bounds))):
+        verifiers.Plain(name="env", config=bounds)
+
+
+PROGRAM = """
+import os, sys, trio
+import gym_trio
+from gym_trio.http import MemoryTransport, ServerClient, open_lifespan
+
+class Mine(gym_trio.ResourcesServer):
+    def verify(self, session, request):
+        open(request["note"], "a").write(f"{os.getpid()}\\n")
+        while True:
+            pass
+
+async def main():
+    server = Mine(name="env")
+    async with open_lifespan(server.app):
+        client = ServerClient({"env": (MemoryTransport(server.app), "http://env")})
+        await client.post("env", "/verify", json={"response": {}, "note": sys.argv[1]})
+
+if __name__ == "__main__":
+    trio.run(main)
+"""
+
+
+def test_verifiers_die_with_a_killed_server(tmp_path: Any) -> None:
+    """SIGKILL of the server, in the middle of a verification of a class of the main program, leaves no process."""
+    program, note = tmp_path / "program.py", tmp_path / "pids"
+    program.write_text(PROGRAM)
+    with subprocess.Popen([sys.executable, str(program), str(note)]) as server:
+        pid = first_pid(note)
+        server.kill()
+    assert gone([pid])
