@@ -27,6 +27,7 @@
     ├── ServerStartError            a server did not become ready
     ├── ServerDied                  a managed server ended while it was needed
     └── RunError                    a whole run cannot go on
+        ├── RunInterrupted          a signal came before anything was run
         └── RunLocked               another live run writes the same output
 
 An error names the key, row, server or file it is about, and what to do. Foreign exceptions become these at one
@@ -55,6 +56,7 @@ __all__ = [
     "RolloutFailure",
     "RowError",
     "RunError",
+    "RunInterrupted",
     "RunLocked",
     "ServerDied",
     "ServerStartError",
@@ -351,6 +353,14 @@ class ServerDied(GymError):
 
 class RunError(GymError):
     """A whole run cannot go on."""
+
+
+class RunInterrupted(RunError):
+    """A signal came before the servers were ready: nothing was run. ``exit_code`` is the signal's."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("interrupted before the servers were ready; nothing was run")
+        self.exit_code = exit_code
 
 
 class RunLocked(RunError):

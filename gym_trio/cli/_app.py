@@ -10,7 +10,7 @@ from typing import Any
 import cyclopts
 
 from .. import __version__
-from ..errors import GymError, UsageError
+from ..errors import GymError, RunInterrupted, UsageError
 from ._console import complain
 
 __all__ = ["Exit", "build_app", "main"]
@@ -97,6 +97,8 @@ def run_command(arguments: Sequence[str]) -> int:
         return ended.code
     except UsageError as error:
         return complain(str(error), code=2)
+    except RunInterrupted as error:
+        return complain(str(error), code=error.exit_code)
     except GymError as error:
         return complain(str(error), code=1)
     except KeyboardInterrupt:

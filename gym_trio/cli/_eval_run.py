@@ -46,7 +46,7 @@ def eval_run(
     output: Annotated[pathlib.Path, Parameter(name=["--output", "-o"])] = pathlib.Path("results/rollouts.jsonl"),
     agent: Annotated[str | None, Parameter(name=["--agent", "-a"])] = None,
     limit: int | None = None,
-    num_repeats: int | None = None,
+    num_repeats: str | None = None,
     interleave_repeats: Annotated[bool, Switch] = False,
     prompt_config: pathlib.Path | None = None,
     shard: str | None = None,
@@ -95,7 +95,7 @@ def eval_run(
     limit
         Run the first so many rows.
     num_repeats
-        Run each row so often.
+        Run each row so often: a number, or {agent: number, ...}.
     interleave_repeats
         All rows once, then all again, in place of each row's repeats in a row.
     prompt_config

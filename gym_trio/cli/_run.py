@@ -14,7 +14,7 @@ import trio
 
 from ..collection import PreparedRun, Progress, RunReport, StopRequest, aggregate_run, collect
 from ..config import GymConfig
-from ..errors import RunError
+from ..errors import RunInterrupted
 from ..gym import Gym, ProcessOptions, connect_gym, open_gym
 from ..processes import Supervisor
 from ._console import tell
@@ -87,14 +87,6 @@ async def carry_out(prepared: PreparedRun, plan: RunPlan) -> tuple[RunReport, in
     if report is None:
         raise RunInterrupted(interrupts.exit_code)
     return report, interrupts.exit_code
-
-
-class RunInterrupted(RunError):
-    """A signal came before the servers were ready: nothing was run."""
-
-    def __init__(self, exit_code: int) -> None:
-        super().__init__("interrupted before the servers were ready; nothing was run")
-        self.exit_code = exit_code
 
 
 @asynccontextmanager

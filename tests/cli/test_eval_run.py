@@ -231,3 +231,12 @@ def test_the_key_of_env_yaml_reaches_the_endpoint_and_no_file(
     assert all(b"sk-fromprocess1234567" in head for head in heads)
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"sk-from" not in written
+
+
+def test_repeats_per_agent(run: Any, scripted: Any, read_rows: Any, tmp_path: pathlib.Path) -> None:
+    """--num-repeats takes a number for each agent too."""
+    config = scripted("\\boxed{B}")
+    words = ("eval", "run", "mcqa", "--config", config, "--limit", "2", "-o", "r.jsonl")
+    assert run(*words, "--num-repeats", "{mcqa_agent: 3}").code == 0
+    assert len(read_rows(tmp_path / "r.jsonl")) == 6
+    assert run(*words, "--num-repeats", "0").code == 2
