@@ -77,7 +77,7 @@ class ChunkedDecoder:
             if len(rest) == _LONGEST_SIZE_LINE or not PARTIAL_CHUNK_SIZE.fullmatch(rest):
                 raise BadRequest(400, "the size of a chunk is malformed")
             return position
-        self._dropped_bytes += line.end() - line.end(1) - 2
+        self._dropped_bytes += len(line[2] or b"")
         if self._dropped_bytes > self._limits.head_bytes:
             raise BadRequest(400, "the extensions of the chunks are too large")
         self._chunk_left = int(line[1], 16)
@@ -107,6 +107,6 @@ class ChunkedDecoder:
             if SUSPECT.search(buffer, position):
                 raise BadRequest(400, "a trailer is malformed")
             return position
-        read_fields(buffer[position : end + 2], self._limits.header_count)
+        read_fields(buffer[position:end], self._limits.header_count)
         self._expects = _Expects.NOTHING
         return end + 4

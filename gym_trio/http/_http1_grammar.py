@@ -1,16 +1,18 @@
-"""The grammar of HTTP/1.1 messages as regular expressions, each without backtracking that grows with the input."""
+"""The grammar of HTTP/1.1 messages, as checks that run once over the bytes, in C."""
 
 from __future__ import annotations
 
 import re
+import string
 
 __all__ = [
     "CHUNK_SIZE",
-    "HOST",
+    "HOST_BYTES",
     "PARTIAL_CHUNK_SIZE",
     "PREFACE",
-    "REQUEST_LINE",
     "SUSPECT",
+    "TARGET_BYTES",
+    "TOKEN_BYTES",
     "BadRequest",
     "read_fields",
 ]
@@ -25,31 +27,45 @@ class BadRequest(Exception):
         self.reason = reason
 
 
-_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_TEXT = rb"[^\x00-\x08\x0a-\x1f\x7f]*"  # visible, space, tab, and bytes above ASCII
-
-REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([!\"$-~]+) HTTP/1\.([01])\r\n")  # no "#": a target has no fragment
-_FIELD_LINE = re.compile(rb"(" + _TOKEN + rb"):[ \t]*(" + _TEXT + rb")\r\n")
-HOST = re.compile(rb"[!$-.0-;=A-Z\[\]_a-z~]*")  # what a name, an address and a port are made of
+# What a thing is made of. ``data.translate(None, THESE)`` is what does not belong.
+TOKEN_BYTES = (string.digits + string.ascii_letters + "!#$%&'*+-.^_`|~").encode()
+TARGET_BYTES = bytes(byte for byte in range(0x21, 0x7F) if byte != ord("#"))  # a target has no fragment
+HOST_BYTES = (string.digits + string.ascii_letters + "-._~!$&'()*+,;=%:[]").encode()  # a name or an address, and a port
+_TEXT_BYTES = b"\t" + bytes(byte for byte in range(0x20, 0x100) if byte != 0x7F)
 
 # In a head: a control character, an LF without its CR, a CR without its LF.
 SUSPECT = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?=[^\n])")
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\n"  # what a client of HTTP/2 with prior knowledge begins with
 
-CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})([ \t]*;" + _TEXT + rb")?\r\n")
-PARTIAL_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16}([ \t]*(;" + _TEXT + rb")?\r?)?)?")
+_EXTENSIONS = rb"[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*"
+CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})(" + _EXTENSIONS + rb")?\r\n")
+PARTIAL_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16}([ \t]*|" + _EXTENSIONS + rb")\r?)?")
 
 
-def read_fields(lines: bytes, most: int) -> list[tuple[bytes, bytes]]:
-    """The header or trailer fields in ``lines``, each of which ends in CRLF; names in lower case.
+def read_fields(
+    block: bytes, most: int, picked_names: frozenset[bytes] = frozenset()
+) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
+    """The header or trailer fields in ``block``, lines with CRLF between them; names in lower case. Then the picked ones.
 
     **Errors**: `BadRequest` when anything but fields is in there, or more than ``most``.
     """
-    parts = _FIELD_LINE.split(lines)  # between, name, value, between, name, value, between
-    if any(parts[0::3]):
-        raise BadRequest(400, "a header is malformed")
-    names = parts[1::3]
-    if len(names) > most:
+    lines = block.split(b"\r\n") if block else []
+    if len(lines) > most:
         raise BadRequest(431, "too many headers")
-    return [(name.lower(), value.rstrip(b" \t")) for name, value in zip(names, parts[2::3], strict=True)]
+    fields: list[tuple[bytes, bytes]] = []
+    picked: list[tuple[bytes, bytes]] = []
+    names = b""
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon or not name:
+            raise BadRequest(400, "a header is malformed")
+        names += name
+        field = (name.lower(), value.strip(b" \t"))
+        fields.append(field)
+        if field[0] in picked_names:
+            picked.append(field)
+    # Folded lines and a space before the colon are caught with the names, a lone CR or LF by their order.
+    if names.translate(None, TOKEN_BYTES) or block.translate(None, _TEXT_BYTES) != b"\r\n" * (len(lines) - 1):
+        raise BadRequest(400, "a header is malformed")
+    return fields, picked

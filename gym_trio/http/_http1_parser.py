@@ -2,8 +2,7 @@
 
 The grammar is RFC 9112's, without the leniencies that it permits: no bare LF, no folded lines, no space before a colon,
 no repeated or listed ``Content-Length``, no ``Content-Length`` beside ``Transfer-Encoding``, no coding but ``chunked``,
-no control characters, no target outside ASCII. What matches is taken apart by the same expressions that checked it,
-so nothing is looked at twice and understood in two ways.
+no control characters, no target outside ASCII.
 """
 
 from __future__ import annotations
@@ -11,10 +10,8 @@ from __future__ import annotations
 import enum
 import re
 
-import attrs
-
 from ._chunks import ChunkedDecoder
-from ._http1_grammar import HOST, PREFACE, REQUEST_LINE, SUSPECT, BadRequest, read_fields
+from ._http1_grammar import HOST_BYTES, PREFACE, SUSPECT, TARGET_BYTES, TOKEN_BYTES, BadRequest, read_fields
 from ._limits import ServeLimits
 
 __all__ = ["BadRequest", "Protocol", "RequestHead", "RequestReader"]
@@ -28,20 +25,21 @@ class Protocol(enum.Enum):
     H2C = "h2c"  # an upgrade, or HTTP/2 with prior knowledge; hypercorn reads the same bytes again
 
 
-@attrs.define(slots=True)
 class RequestHead:
     """A request line and its headers, names in lower case."""
 
-    method: str
-    target: bytes
-    minor_version: int  # of HTTP/1.x
-    headers: list[tuple[bytes, bytes]]
-    keep_alive: bool = True
-    expects_continue: bool = False
-    content_length: int = 0
-    chunked: bool = False
-    protocol: Protocol = Protocol.HTTP1
-    raw: bytes = b""  # kept for what hypercorn reads again
+    keep_alive = True
+    expects_continue = False
+    content_length = 0
+    chunked = False
+    protocol = Protocol.HTTP1
+    raw = b""  # kept for what hypercorn reads again
+
+    def __init__(self, method: str, target: bytes, minor_version: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.method = method
+        self.target = target
+        self.minor_version = minor_version  # of HTTP/1.x
+        self.headers = headers
 
     @property
     def has_body(self) -> bool:
@@ -53,7 +51,7 @@ _ONCE = frozenset({b"content-length", b"transfer-encoding", b"host"})
 _LISTS = frozenset({b"connection", b"expect", b"upgrade"})
 _DECIDING = _ONCE | _LISTS
 
-_LENGTH = re.compile(rb"[0-9]{1,18}")
+_LONGEST_LENGTH = 18  # digits
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(/[^?]*)?(\?.*)?", re.IGNORECASE)
 
 
@@ -105,8 +103,10 @@ class RequestReader:
             raise BadRequest(431, "the head is too large")
         self._searched = 0
         if buffer.startswith(PREFACE):
-            return RequestHead("PRI", b"*", 0, [], protocol=Protocol.H2C)
-        head = _parse_head(buffer[: end + 2], self._limits.header_count)
+            preface = RequestHead("PRI", b"*", 0, [])
+            preface.protocol = Protocol.H2C
+            return preface
+        head = _parse_head(buffer[:end], self._limits.header_count)
         if head.content_length > self._limits.body_bytes:
             raise BadRequest(413, "the body is too large")
         self._buffer = buffer[end + 4 :]
@@ -129,8 +129,8 @@ class RequestReader:
         if PREFACE.startswith(buffer):
             return
         line_end = buffer.find(b"\r\n")
-        if line_end >= 0 and not REQUEST_LINE.match(buffer):
-            raise BadRequest(400, "the request line is malformed")
+        if line_end >= 0:
+            _parse_request_line(buffer[:line_end])
 
     def body(self) -> bytes:
         """What has arrived of the body and not been taken; ``b""`` when nothing has. Sets `body_complete`."""
@@ -152,22 +152,31 @@ class RequestReader:
         return buffer
 
 
-def _parse_head(head: bytes, most_fields: int) -> RequestHead:
-    line = REQUEST_LINE.match(head)
-    if line is None:
+def _parse_request_line(line: bytes) -> tuple[bytes, bytes, int]:
+    parts = line.split(b" ")
+    if len(parts) != 3 or not all(parts):
         raise BadRequest(400, "the request line is malformed")
-    method, target, minor = line.groups()
-    headers = read_fields(head[line.end() :], most_fields)
+    method, target, version = parts
+    if method.translate(None, TOKEN_BYTES) or target.translate(None, TARGET_BYTES):
+        raise BadRequest(400, "the request line is malformed")
+    if version not in (b"HTTP/1.1", b"HTTP/1.0"):
+        raise BadRequest(400, "a version other than HTTP/1.1 and HTTP/1.0")
+    return method, target, version[7] - 48
+
+
+def _parse_head(head: bytes, most_fields: int) -> RequestHead:
+    line, _, block = head.partition(b"\r\n")
+    method, target, minor_version = _parse_request_line(line)
+    headers, picked = read_fields(block, most_fields, _DECIDING)
     deciding: dict[bytes, bytes] = {}
-    for name, value in headers:
-        if name in _DECIDING:
-            if name not in deciding:
-                deciding[name] = value
-            elif name in _ONCE:
-                raise BadRequest(400, f"more than one {name.decode()} header")
-            else:
-                deciding[name] += b"," + value
-    parsed = RequestHead(method.decode().upper(), target, minor[0] - 48, headers)
+    for name, value in picked:
+        if name not in deciding:
+            deciding[name] = value
+        elif name in _ONCE:
+            raise BadRequest(400, f"more than one {name.decode()} header")
+        else:
+            deciding[name] += b"," + value
+    parsed = RequestHead(method.decode().upper(), target, minor_version, headers)
     _check_host_and_target(parsed, deciding.get(b"host"))
     _read_framing(parsed, deciding)
     _read_connection(parsed, deciding)
@@ -178,7 +187,7 @@ def _check_host_and_target(head: RequestHead, host: bytes | None) -> None:
     if host is None:
         if head.minor_version:
             raise BadRequest(400, "the host header is missing")
-    elif not HOST.fullmatch(host):
+    elif host.translate(None, HOST_BYTES):
         raise BadRequest(400, "the host header is malformed")
     target = head.target
     if head.method == "CONNECT":
@@ -206,7 +215,7 @@ def _read_framing(head: RequestHead, deciding: dict[bytes, bytes]) -> None:
             raise BadRequest(400, "a transfer-encoding other than chunked")
         head.chunked = True
     elif length is not None:
-        if not _LENGTH.fullmatch(length):
+        if not length.isdigit() or len(length) > _LONGEST_LENGTH:
             raise BadRequest(400, "the content-length header is malformed")
         head.content_length = int(length)
 

@@ -9,6 +9,7 @@ from http import HTTPStatus
 __all__ = ["ResponseFraming", "ResponseHead", "plain_response", "status_line"]
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+_NOT_LINE_ENDS = bytes(byte for byte in range(256) if byte not in b"\0\r\n")
 _OURS = frozenset({b"connection", b"transfer-encoding", b"keep-alive", b"content-length", b"date", b"server"})
 
 
@@ -36,13 +37,13 @@ class ResponseHead:
         if not isinstance(status, int) or not 200 <= status <= 999:
             raise ValueError(f"{status!r} is not the status of a final response")
         self.status = int(status)
-        lines = []
+        parts: list[bytes] = []
         for name, value in headers:
             known = name.lower()
             if known not in _OURS or self._keep_ours(known, value):
-                lines.append(b"%b: %b\r\n" % (name, value))
-        block = self.block = b"".join(lines)
-        if block.count(b"\n") != len(lines) or block.count(b"\r") != len(lines) or b"\0" in block:
+                parts += (name, b": ", value, b"\r\n")
+        block = self.block = b"".join(parts)
+        if block.translate(None, _NOT_LINE_ENDS) != b"\r\n" * (len(parts) // 4):
             raise ValueError("a response header contains a line end or NUL")
 
     def _keep_ours(self, name: bytes, value: bytes) -> bool:
