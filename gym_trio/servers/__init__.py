@@ -3,6 +3,7 @@
 ====================  ========================================================================
 `Server`              name, settings, client, ASGI app and lifetime; what all the others share
 `AgentServer`         ``/run``: one rollout, seed → responses → verify → close
+`ToolCaller`          an agent's tool calls, to its environment and back
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
 `GymnasiumServer`     an environment that is stepped: ``/reset`` and ``/step``
 `EnvironmentServer`   episodes: seeds an environment and an agent, and always closes both
@@ -24,6 +25,7 @@ from collections.abc import Mapping
 
 from . import _forms as forms
 from ._agent import AgentServer
+from ._agent_tools import RemoteTool, ToolCaller
 from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
 from ._environment import EnvironmentServer, Episode, LegacyAgentServer
 from ._failures import failure_from_wire, failure_of, failure_to_wire
@@ -63,6 +65,7 @@ __all__ = [
     "ModelCallRecorder",
     "ModelRequest",
     "ModelServer",
+    "RemoteTool",
     "Reply",
     "RequestBody",
     "ResetAnswer",
@@ -71,6 +74,7 @@ __all__ = [
     "Session",
     "StepAnswer",
     "Tool",
+    "ToolCaller",
     "add_usage",
     "failure_from_wire",
     "failure_of",

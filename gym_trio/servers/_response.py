@@ -13,8 +13,20 @@ __all__ = ["add_usage", "function_calls", "input_items", "output_text", "reply_i
 
 
 def input_items(value: Any) -> list[Any]:
-    """The ``input`` of a Responses request as a list of items."""
-    return [{"role": "user", "content": value}] if isinstance(value, str) else list(value or ())
+    """The ``input`` of a Responses request as a list of items.
+
+    **Errors**: `RolloutFailure` (terminal) when it is neither a text nor a list.
+    """
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    if value is None or isinstance(value, list):
+        return list(value or ())
+    raise RolloutFailure(
+        FailureKind.AGENT_RUN_ERROR,
+        f"input must be a text or a list of items, not {value!r:.100}",
+        stage=Stage.AGENT,
+        terminal=True,
+    )
 
 
 def reply_items(reply: Mapping[str, Any], server: str) -> list[dict[str, Any]]:
