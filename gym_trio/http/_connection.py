@@ -13,30 +13,27 @@ from hypercorn.utils import parse_socket_addr
 from ._departures import Departures
 from ._disconnect import DISCONNECT_EXTENSION, Scope
 from ._exchange import Exchange, Phase, run_to_tail
-from ._http1_parser import BadRequest, Protocol, RequestHead, RequestReader
+from ._http1_parser import BadRequest, Protocol, RequestHead
 from ._http1_response import plain_response
+from ._inbound import Inbound
 from ._service import Service
-from ._wire import ClientGone, TooSlow, Wire
+from ._wire import ClientGone, Wire
 
 __all__ = ["Connection", "ConnectionState"]
-
-_BODY_PIECE_BYTES = 256 * 1024
 
 
 class ConnectionState(enum.IntEnum):
     """What the connection is about. `_STEPS` has the moves."""
 
-    IDLE = 0  # no byte of a next request has arrived: shutdown closes it at once
-    READING = 1  # a request is arriving
-    HANDLING = 2  # the app runs
-    CLOSING = 3  # no further request will be read
-    HANDED_OVER = 4  # hypercorn has the socket
+    READING = 0  # the next request is awaited, or arriving
+    HANDLING = 1  # the app runs
+    CLOSING = 2  # no further request will be read
+    HANDED_OVER = 3  # hypercorn has the socket
 
 
 _STEPS = (
-    (ConnectionState.READING, ConnectionState.CLOSING),
     (ConnectionState.HANDLING, ConnectionState.CLOSING, ConnectionState.HANDED_OVER),
-    (ConnectionState.IDLE, ConnectionState.CLOSING),
+    (ConnectionState.READING, ConnectionState.CLOSING),
     (ConnectionState.CLOSING,),
     (),
 )
@@ -53,9 +50,9 @@ class Connection:
     def __init__(self, service: Service, departures: Departures, sock: socket.socket) -> None:
         self.socket = sock
         self.service = service
-        self.reader = RequestReader(service.limits)
         self.wire = Wire(sock, service.limits)
-        self.state = ConnectionState.IDLE
+        self.inbound = Inbound(service, self.wire)
+        self.state = ConnectionState.READING
         self._departures = departures
         self._client, self._server = _addresses(sock)
         self._exchange: Exchange | None = None
@@ -98,8 +95,6 @@ class Connection:
                 await self._end_unfinished(self._exchange)
         except BadRequest as refusal:
             await self._refuse(refusal.status, refusal.reason)
-        except TooSlow:
-            await self._refuse(408, "the request did not arrive in time")
         except ClientGone:
             pass
         finally:
@@ -109,12 +104,12 @@ class Connection:
 
     async def _serve(self, life: trio.CancelScope) -> bytes | None:
         while True:
-            head = await self._next_head()
+            head = await self.inbound.next_head()
             if head is None:
                 return None
             if head.protocol is not Protocol.HTTP1:
                 return self._hand_over(head)
-            exchange = Exchange(self, head, await self._buffered_body(head))
+            exchange = Exchange(self, head, await self.inbound.buffered_body(head))
             await self._handle(exchange)
             if life is not self._life or not await self._go_on_after(exchange):
                 return None
@@ -129,79 +124,9 @@ class Connection:
         self._enter(ConnectionState.HANDED_OVER)
         self.service.connections.discard(self)
         self._departures.forget(self.socket)
-        return head.raw + self.reader.take_all()
+        return head.raw + self.inbound.reader.take_all()
 
-    # ---- the request ----
-
-    async def _next_head(self) -> RequestHead | None:
-        """None when there is none, because the client has gone, was idle for too long, or the server shuts down."""
-        reader = self.reader
-        head = reader.next_head() if reader.holds_bytes else None
-        if head is not None:
-            self._enter(ConnectionState.READING)
-            await trio.lowlevel.checkpoint()  # so that a client that pipelines leaves others their turn
-            return head
-        if not reader.holds_bytes:
-            data = await self._first_bytes()
-            if not data:
-                return None
-            reader.feed(data)
-        self._enter(ConnectionState.READING)
-        head = reader.next_head()
-        if head is None:
-            deadline = trio.current_time() + self.service.limits.head_seconds
-            while head is None:
-                data = await self.wire.read_until(deadline)
-                if not data:
-                    return None
-                reader.feed(data)
-                head = reader.next_head()
-        return head
-
-    async def _first_bytes(self) -> bytes:
-        """The beginning of the next request; ``b""`` when none comes in time."""
-        if self.service.finishing:
-            return b""
-        idle = self.service.idle
-        idle.add(self.wire)
-        try:
-            return await self.wire.read()
-        except trio.ClosedResourceError:
-            return b""
-        finally:
-            idle.remove(self.wire)
-
-    async def _buffered_body(self, head: RequestHead) -> bytes:
-        """All of a small body, the beginning of a large one; nothing yet if the client waits for a 100."""
-        reader = self.reader
-        self.wire.renew_allowances()
-        body = reader.body()
-        if reader.body_complete or head.expects_continue:
-            return body
-        pieces = [body]
-        size = len(body)
-        while not reader.body_complete and size < self.service.limits.buffered_body_bytes:
-            pieces.append(await self.read_body_piece())
-            size += len(pieces[-1])
-        return b"".join(pieces)
-
-    async def read_body_piece(self) -> bytes:
-        """Wait for more of the body. Nothing may be decoded of what arrives.
-
-        **Errors**: `BadRequest` (a malformed, too large or too slow body), `ClientGone`.
-        """
-        reader = self.reader
-        piece = reader.body()
-        while not piece and not reader.body_complete:
-            try:
-                data = await self.wire.read_body(_BODY_PIECE_BYTES)
-            except TooSlow:
-                raise BadRequest(408, "the body did not arrive in time") from None
-            if not data:
-                raise ClientGone("the client left before its request was complete")
-            reader.feed(data)
-            piece = reader.body()
-        return piece
+    # ---- the app ----
 
     def _scope(self, exchange: Exchange) -> Scope:
         head = exchange.head
@@ -223,8 +148,6 @@ class Connection:
             "state": self.service.state.copy(),
             "extensions": {DISCONNECT_EXTENSION: exchange.ask_to_cancel},
         }
-
-    # ---- the response ----
 
     async def _handle(self, exchange: Exchange) -> None:
         """Run the app. Its errors end here, in the log."""
@@ -256,15 +179,15 @@ class Connection:
             trio.lowlevel.current_task().context = self._context.copy()
 
     async def _report(self, error: Exception, exchange: Exchange) -> None:
-        if exchange.phase is Phase.LOST and _comes_from_departure(error):
-            return
+        if exchange.phase is Phase.LOST and (exchange.refusal is not None or _comes_from_departure(error)):
+            return  # the connection's fault, and what the app made of it
         await self.service.config.log.error("%s failed", exchange, exc_info=error)
 
     def may_go_on(self) -> bool:
         """Whether another request can follow. Asked when the head of a response is sent."""
         return (
             not self.service.finishing
-            and self.reader.body_complete
+            and self.inbound.reader.body_complete
             and self._requests < self.service.settings.requests_per_connection
         )
 
@@ -274,7 +197,7 @@ class Connection:
         if exchange is not None and exchange.keep_alive:
             self._exchange = None
             self._life = trio.CancelScope()  # the other task's; it takes its own
-            self._enter(ConnectionState.IDLE)
+            self._enter(ConnectionState.READING)
             self._context.copy().run(self.service.spawn, self)
 
     async def _go_on_after(self, exchange: Exchange) -> bool:
@@ -284,10 +207,10 @@ class Connection:
             return False
         self._exchange = None
         if exchange.keep_alive:
-            self._enter(ConnectionState.IDLE)
+            self._enter(ConnectionState.READING)
             return True
         self._enter(ConnectionState.CLOSING)
-        if self.reader.holds_bytes or not self.reader.body_complete:
+        if self.inbound.reader.holds_bytes or not self.inbound.reader.body_complete:
             await self.wire.linger()
         return False
 
@@ -316,7 +239,7 @@ class Connection:
 
 
 def _comes_from_departure(error: BaseException | None) -> bool:
-    """Whether an app's error is what it made of `ClientGone`, or of ``http.disconnect`` in place of its body."""
+    """Whether an app's error is, or was raised because of, what ``send`` raised."""
     while error is not None:
         if isinstance(error, ClientGone):
             return True

@@ -55,7 +55,7 @@ class Exchange:
         self.scope: Scope = {}
         self._connection = connection
         self._body: bytes | None = body
-        self._body_complete = connection.reader.body_complete
+        self._body_complete = connection.inbound.reader.body_complete
         self._expects_continue = head.expects_continue
 
     def __repr__(self) -> str:
@@ -118,13 +118,13 @@ class Exchange:
             if self.phase < Phase.STREAMING:
                 await self._write(_CONTINUE)
         try:
-            piece = await self._connection.read_body_piece()
+            piece = await self._connection.inbound.body_piece()
         except BadRequest as refusal:
             self.lose(refusal)
         except ClientGone:
             self.lose()
         else:
-            self._body_complete = self._connection.reader.body_complete
+            self._body_complete = self._connection.inbound.reader.body_complete
             return piece
         return None
 

@@ -1,0 +1,102 @@
+"""`Inbound`: requests as they arrive on one connection."""
+
+from __future__ import annotations
+
+import trio
+
+from ._http1_parser import BadRequest, RequestHead, RequestReader
+from ._service import Service
+from ._wire import ClientGone, TooSlow, Wire
+
+__all__ = ["Inbound"]
+
+_BODY_PIECE_BYTES = 256 * 1024
+
+
+class Inbound:
+    """Feeds a `RequestReader` from a `Wire`, within the limits on idleness, heads and bodies.
+
+    **Errors**: `BadRequest` for what the reader refuses, and for what does not arrive in time.
+    """
+
+    def __init__(self, service: Service, wire: Wire) -> None:
+        self.reader = RequestReader(service.limits)
+        self._service = service
+        self._wire = wire
+
+    async def next_head(self) -> RequestHead | None:
+        """None when there is none, because the client has gone, was idle for too long, or the server shuts down."""
+        reader = self.reader
+        head = reader.next_head() if reader.holds_bytes else None
+        if head is not None:
+            await trio.lowlevel.checkpoint()  # so that a client that pipelines leaves others their turn
+            return head
+        if not reader.holds_bytes:
+            data = await self._first_bytes()
+            if not data:
+                return None
+            reader.feed(data)
+            head = reader.next_head()
+        return head or await self._rest_of_head()
+
+    async def _first_bytes(self) -> bytes:
+        """The beginning of the next request; ``b""`` when none comes in time."""
+        if self._service.finishing:
+            return b""
+        idle = self._service.idle
+        idle.add(self._wire)
+        try:
+            return await self._wire.read()
+        except trio.ClosedResourceError:
+            return b""
+        finally:
+            idle.remove(self._wire)
+
+    async def _rest_of_head(self) -> RequestHead | None:
+        deadline = trio.current_time() + self._service.limits.head_seconds
+        head = None
+        while head is None:
+            try:
+                data = await self._wire.read_until(deadline)
+            except TooSlow:
+                raise BadRequest(408, "the head did not arrive in time") from None
+            if not data:
+                return None
+            self.reader.feed(data)
+            head = self.reader.next_head()
+        return head
+
+    async def buffered_body(self, head: RequestHead) -> bytes:
+        """All of a small body, the beginning of a large one; nothing yet if the client waits for a 100.
+
+        **Errors**: `ClientGone` when the client leaves meanwhile.
+        """
+        reader = self.reader
+        self._wire.renew_allowances()
+        body = reader.body()
+        if reader.body_complete or head.expects_continue:
+            return body
+        pieces = [body]
+        size = len(body)
+        while not reader.body_complete and size < self._service.limits.buffered_body_bytes:
+            pieces.append(await self.body_piece())
+            size += len(pieces[-1])
+        return b"".join(pieces)
+
+    async def body_piece(self) -> bytes:
+        """Wait for more of the body; ``b""`` only at its end.
+
+        **Errors**: `ClientGone` when the client leaves meanwhile.
+        """
+        reader = self.reader
+        piece = reader.body()
+        while not piece and not reader.body_complete:
+            try:
+                data = await self._wire.read_body(_BODY_PIECE_BYTES)
+            except TooSlow:
+                raise BadRequest(408, "the body did not arrive in time") from None
+            if not data:
+                raise ClientGone("the client left before its request was complete")
+            reader.feed(data)
+            piece = reader.body()
+        return piece
