@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -671,6 +672,27 @@ async def test_a_kept_connection_that_takes_nothing_is_replaced(open_peer, echo)
         assert (await transport.send(peer.request(body=b"x", on_sent=lambda: told.append(1)))).body == b"x"
         assert told == [1]
         assert (peer.connections, transport.statistics().open) == (2, 1)
+
+
+async def test_a_request_whose_connection_is_full_waits(open_peer) -> None:
+    """Nothing of it is lost when the kernel takes none of it at first."""
+    head = b""
+
+    async def handler(incoming) -> None:
+        nonlocal head
+        while not head.strip():
+            head = await incoming.head()
+        await incoming.answer(b"heard")
+
+    def fill() -> None:
+        (connection,) = transport._pools[peer.origin].connections
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                connection.sock.send(b"\r\n" * 5000)
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        assert (await transport.send(peer.request("GET", b"/late", on_sent=fill))).body == b"heard"
+        assert b"GET /late HTTP/1.1" in head
 
 
 @pytest.mark.parametrize("attempts", [1, 3])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 
 import pytest
@@ -164,6 +165,22 @@ async def test_a_dead_idle_tls_connection_is_not_used(
         for number in (1, 2, 3):
             assert (await transport.send(peer.request())).body == b"%d" % number
             await settled(lambda: peer.open == 0)
+
+
+async def test_a_tls_connection_that_breaks_as_it_is_written_to_may_have_delivered(
+    open_peer, echo, server_context, settings
+) -> None:
+    """TLS hands over records of its own size, so nobody can say that it handed over none."""
+
+    def shut() -> None:
+        (connection,) = transport._pools[peer.origin].connections
+        with socket.socket(fileno=os.dup(connection.fd)) as beneath:
+            beneath.shutdown(socket.SHUT_WR)
+
+    async with open_peer(echo, ssl_context=server_context) as peer, open_socket_transport(settings) as transport:
+        with pytest.raises(PeerDropped) as caught:
+            await transport.send(peer.request(on_sent=shut))
+        assert caught.value.delivery is Delivery.POSSIBLY_DELIVERED
 
 
 async def test_an_early_answer_over_tls_is_delivered(open_peer, server_context, settings) -> None:
