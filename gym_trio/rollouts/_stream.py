@@ -25,6 +25,9 @@ class RolloutStream:
     longest, and wakes no other. The stream keeps no reference to what it has delivered.
     """
 
+    # What is entered from outside is protected from KeyboardInterrupt, and so is everything it calls: an interrupt comes
+    # in user code or in a wait, never between two halves of a hand-over.
+
     def __init__(self, source: RowSource, run: RunRollout, limits: Limits, check_row: CheckRow | None) -> None:
         self._source = source
         self._run = run
@@ -143,7 +146,6 @@ class RolloutStream:
             self._draining -= 1
             self._settle()
 
-    @enable_ki_protection
     def _stop(self, to: Phase) -> None:
         """End the iteration, and everything else that ends at once with ``to``: ``GRACE`` or ``CUT``."""
         ledger = self._ledger
@@ -158,7 +160,6 @@ class RolloutStream:
             self._running.cancel()
         self._settle()
 
-    @enable_ki_protection
     def _settle(self) -> None:
         """After any change: hand over what can be, wake who can go on, and see whether this was the last of it."""
         ledger = self._ledger
@@ -183,7 +184,6 @@ class RolloutStream:
         if ledger.is_closed and not (self._draining and ledger.ready):
             self._closers.give_all(None)
 
-    @enable_ki_protection
     def _leave(self) -> None:
         """The block is being left: as a close that nobody waits for but the block itself."""
         self._stop(Phase.CUT)
@@ -205,7 +205,6 @@ class RolloutStream:
                 finally:
                     self._fed()
 
-    @enable_ki_protection
     async def _feed_and_close(self, nursery: trio.Nursery, block: trio.CancelScope) -> None:
         try:
             with self._pulling:
@@ -213,7 +212,6 @@ class RolloutStream:
         finally:
             await self._source.aclose()
 
-    @enable_ki_protection
     async def _feed(self, nursery: trio.Nursery, block: trio.CancelScope) -> None:
         ledger = self._ledger
         while ledger.admits:
@@ -230,7 +228,6 @@ class RolloutStream:
             self._admit(row, nursery, block)
             del row  # it may be long until the next
 
-    @enable_ki_protection
     def _admit(self, row: Any, nursery: trio.Nursery, block: trio.CancelScope) -> None:
         attempt = self._ledger.admit(row, trio.current_time())
         if attempt is not None:
@@ -238,7 +235,6 @@ class RolloutStream:
         else:
             self._settle()
 
-    @enable_ki_protection
     def _fed(self) -> None:
         """The last row has been pulled, and the source is closed."""
         ledger = self._ledger
@@ -259,7 +255,6 @@ class RolloutStream:
         finally:
             self._finished(attempt, outcome)
 
-    @enable_ki_protection
     def _finished(self, attempt: RolloutAttempt, outcome: RolloutOutcome | None) -> None:
         self._ledger.finish(attempt, outcome)
         self._settle()
