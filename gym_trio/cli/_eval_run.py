@@ -12,6 +12,7 @@ import attrs
 import trio
 from cyclopts import Parameter
 
+from ..capture import check_mask_fraction
 from ..collection import (
     check_trackers,
     health_check_dir,
@@ -194,6 +195,9 @@ def eval_run(
     show_report(report, health, as_json=as_json)
     for note in track_run(report, loaded.run, loaded.redacted()):
         tell(note)
+    tokens = loaded.run.token_id_capture
+    if tokens.enabled:
+        check_mask_fraction(report.coverage.masked, report.coverage.expected, tokens.max_mask_fraction)
     if not exit_code and loaded.run.require_complete and not report.complete:
         exit_code = 1
     raise Exit(exit_code)

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import logging
 import os
+import pathlib
 import socket
 import sys
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
 import orjson
 import trio
 
+from ..capture import CaptureSettings, open_capture_store
 from ..config import GymConfig, load_config
 from ..errors import GymError
 from ..gym import build_server
 from ..http import ServerClient, open_socket_transport, serve
 from ..processes import READY_FD
+from ..servers import ModelServer
 from ._console import complain
 from ._signals import open_interrupts
 from ._telemetry import open_telemetry
@@ -36,7 +40,7 @@ def main() -> None:
     try:
         loaded = load_config(described["config"], env_yaml=False, env=os.environ)
         with open_telemetry(loaded):
-            trio.run(_serve, loaded, name, listener, described["urls"])
+            trio.run(_serve, loaded, name, listener, described["urls"], described["capture_folder"])
     except GymError as error:
         sys.exit(complain(str(error), code=1))
 
@@ -46,11 +50,16 @@ def _read(descriptor: int) -> Any:
     return orjson.loads(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
 
 
-async def _serve(loaded: GymConfig, name: str, listener: int, urls: dict[str, str]) -> None:
+async def _serve(loaded: GymConfig, name: str, listener: int, urls: dict[str, str], folder: str | None) -> None:
     stop = trio.Event()
-    async with open_interrupts(stop.set), open_socket_transport() as transport:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(open_interrupts(stop.set))
+        transport = await stack.enter_async_context(open_socket_transport())
         client = ServerClient({other: (transport, url) for other, url in urls.items()})
         server = build_server(loaded.server(name), client)
+        if folder is not None and isinstance(server, ModelServer):
+            settings = CaptureSettings(folder=pathlib.Path(folder))
+            server.recorder = await stack.enter_async_context(open_capture_store(settings))
         with socket.socket(fileno=listener) as bound:
             bound.setblocking(False)
             async with trio.open_nursery() as nursery:

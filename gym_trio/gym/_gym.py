@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from ..servers import failure_from_wire
 
 if TYPE_CHECKING:
     from ..processes import Supervisor
+    from ._evidence import Evidence
 
 __all__ = ["Gym"]
 
@@ -39,12 +41,14 @@ class Gym:
         config: GymConfig | None = None,
         supervisor: Supervisor | None = None,
         addresses: Mapping[str, str] | None = None,
+        evidence: Evidence | None = None,
         find_routes: Callable[[], Awaitable[tuple[str, ...]]] | None = None,
     ) -> None:
         self.client = client
         self.config = config
         self.supervisor = supervisor
         self.addresses: Mapping[str, str] = dict(addresses or {})
+        self._evidence = evidence
         self._agents: tuple[str, ...] = tuple(agents)
         self._find_routes = find_routes
 
@@ -116,12 +120,23 @@ class Gym:
 
     async def _run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
         with telemetry.span("rollout", rollout_id=attempt.rollout_id, agent=agent):
-            result = await self._post_run(attempt, agent)
+            result = await self._observed_run(attempt, agent)
         telemetry.count("rollouts.completed", agent=agent)
         reward = result.get("reward")
         if isinstance(reward, int | float):
             telemetry.record("reward", reward, agent=agent)
         return result
+
+    async def _observed_run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
+        if self._evidence is None:
+            return await self._post_run(attempt, agent)
+        since = time.time()
+        try:
+            result = await self._post_run(attempt, agent)
+        except BaseException:
+            self._evidence.calls.forget(attempt.rollout_id)
+            raise
+        return await self._evidence.attach(attempt.rollout_id, result, since)
 
     async def _post_run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
         response = await self.client.post(agent, "/run", json=attempt.row, on_sent=attempt.mark_sent)

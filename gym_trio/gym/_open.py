@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from ..config import GymConfig, load_config
 from ..errors import ConfigError
@@ -15,12 +15,22 @@ from ._build import build_server
 from ._gym import Gym
 
 if TYPE_CHECKING:
+    from ._evidence import Evidence
     from ._processes import ProcessOptions
 
 __all__ = ["connect_gym", "open_gym", "open_gym_of"]
 
 Source = Mapping[str, Any] | GymConfig | str | os.PathLike[str]
 Serve = Literal["memory", "sockets", "processes"]
+
+
+def is_observed(config: GymConfig | None) -> TypeGuard[GymConfig]:
+    """Whether the configuration asks for evidence: ``observability_enabled``, a capture folder, or token capture."""
+    if config is None:
+        return False
+    run = config.run
+    return run.observability_enabled or run.model_call_capture_dir is not None or run.token_id_capture.enabled
+
 
 # Started first, ended last: those that others call.
 _START_ORDER = ("responses_api_models", "resources_servers", "responses_api_agents", "environment_servers")
@@ -75,6 +85,11 @@ async def open_gym_of(
     """A `Gym` of server objects that were made with ``client``."""
     ordered = sorted(servers, key=lambda server: _START_ORDER.index(server.server_type))
     async with AsyncExitStack() as stack:
+        evidence: Evidence | None = None
+        if is_observed(config):
+            from ._evidence import open_evidence
+
+            evidence = await stack.enter_async_context(open_evidence(config, ordered))
         transport: SocketTransport | None = None
         if serve == "sockets":
             transport = await stack.enter_async_context(open_socket_transport())
@@ -87,7 +102,8 @@ async def open_gym_of(
 
                 running = await stack.enter_async_context(open_server(server.app))
                 client.register(server.name, transport, running.url)
-        yield Gym(client, agents=[one.name for one in ordered if isinstance(one, AgentServer)], config=config)
+        agents = [one.name for one in ordered if isinstance(one, AgentServer)]
+        yield Gym(client, agents=agents, config=config, evidence=evidence)
 
 
 @asynccontextmanager

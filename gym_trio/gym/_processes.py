@@ -21,7 +21,9 @@ from ..errors import ConfigError
 from ..http import ServerClient, open_socket_transport
 from ..processes import Supervisor, bind_port, check_port_free, open_supervisor
 from ._build import find_implementation
+from ._evidence import capture_folder, evidence_of_processes
 from ._gym import Gym
+from ._open import is_observed
 
 __all__ = ["WORKER_MODULE", "ProcessOptions", "open_gym_processes", "shutdown_grace_seconds"]
 
@@ -85,9 +87,11 @@ async def open_gym_processes(config: GymConfig, options: ProcessOptions | None =
     """
     options = options or ProcessOptions()
     _check_blocks(config)
-    with ExitStack() as stack:
+    with ExitStack() as lasting, ExitStack() as stack:
         places = [stack.enter_context(_place_of(block, config)) for block in config.servers]
-        described = stack.enter_context(_description(config, {place.block.name: place.url for place in places}))
+        folder = capture_folder(config, lasting) if is_observed(config) else None
+        urls = {place.block.name: place.url for place in places}
+        described = stack.enter_context(_description(config, urls, folder))
         grace = shutdown_grace_seconds(config)
         async with (
             open_supervisor(server_shutdown_timeout_seconds=grace, output=options.output) as supervisor,
@@ -104,7 +108,10 @@ async def open_gym_processes(config: GymConfig, options: ProcessOptions | None =
             for name, url in addresses.items():
                 client.register(name, transport, url)
             agents = [place.block.name for place in places if place.block.server_type == "responses_api_agents"]
-            yield Gym(client, agents=agents, config=config, supervisor=supervisor, addresses=addresses)
+            evidence = None if folder is None else evidence_of_processes(config, folder, client)
+            yield Gym(
+                client, agents=agents, config=config, supervisor=supervisor, addresses=addresses, evidence=evidence
+            )
 
 
 async def _start_all(
@@ -182,9 +189,12 @@ def _place_of(block: ServerBlock, config: GymConfig) -> Iterator[_Place]:
 
 
 @contextmanager
-def _description(config: GymConfig, urls: Mapping[str, str]) -> Iterator[int]:
+def _description(config: GymConfig, urls: Mapping[str, str], folder: pathlib.Path | None) -> Iterator[int]:
     """A descriptor that holds the configuration for the workers: it may hold keys, so no file and no argument does."""
-    content = orjson.dumps({"config": config.to_mapping(), "urls": urls}, option=orjson.OPT_NON_STR_KEYS)
+    content = orjson.dumps(
+        {"config": config.to_mapping(), "urls": urls, "capture_folder": str(folder) if folder else None},
+        option=orjson.OPT_NON_STR_KEYS,
+    )
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("gym_trio")
     else:
