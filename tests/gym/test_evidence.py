@@ -38,9 +38,9 @@ async def test_every_model_call_is_in_its_rollouts_result(
 
 async def test_without_the_keys_results_carry_no_evidence(scripted: Any, saying: Any) -> None:
     """Evidence is asked for, not forced on anyone."""
-    async with gym_trio.open_gym(scripted("mcqa", [[saying("x")]])) as gym:
-        async with gym.run_examples([{"responses_create_params": {"input": "?"}}]) as rollouts:
-            _, result = (await rollouts.receive()).unwrap()
+    rows = [{"responses_create_params": {"input": "?"}}]
+    async with gym_trio.open_gym(scripted("mcqa", [[saying("x")]])) as gym, gym.run_examples(rows) as rollouts:
+        _, result = (await rollouts.receive()).unwrap()
     assert not {"ng_model_call_capture", "ng_trajectory"} & set(result)
 
 
@@ -80,9 +80,9 @@ async def test_a_rollout_without_tokens_is_masked_with_the_reason(scripted: Any,
     """It is left out of the training data, and never silently."""
     config = scripted("mcqa", [[saying("x")]])
     config["token_id_capture"] = {"enabled": True}
-    async with gym_trio.open_gym(config) as gym:
-        async with gym.run_examples([{"responses_create_params": {"input": "?"}}]) as rollouts:
-            _, result = (await rollouts.receive()).unwrap()
+    rows = [{"responses_create_params": {"input": "?"}}]
+    async with gym_trio.open_gym(config) as gym, gym.run_examples(rows) as rollouts:
+        _, result = (await rollouts.receive()).unwrap()
     assert result["mask_sample"] is True
     assert result["mask_reason"]
     assert training_arrays(result) is None
