@@ -42,11 +42,16 @@ _HOMES: dict[str, str] = {
     "RolloutStream": "gym_trio.rollouts",
     "Session": "gym_trio.servers",
     "connect_gym": "gym_trio.gym",
+    "next_attempt": "gym_trio.rollouts",
     "open_gym": "gym_trio.gym",
     "output_text": "gym_trio.servers",
     "open_server": "gym_trio.http",
     "open_supervisor": "gym_trio.processes",
+    "rows_to_send_again": "gym_trio.rollouts",
     "serve": "gym_trio.http",
+    "take_groups": "gym_trio.rollouts",
+    "take_until_count": "gym_trio.rollouts",
+    "take_until_deadline": "gym_trio.rollouts",
     "tool": "gym_trio.servers",
 }
 

@@ -25,8 +25,8 @@ class RolloutStream:
     longest, and wakes no other. The stream keeps no reference to what it has delivered.
     """
 
-    # What is entered from outside is protected from KeyboardInterrupt, and so is everything it calls: an interrupt comes
-    # in user code or in a wait, never between two halves of a hand-over.
+    # What is entered from outside is protected from KeyboardInterrupt, and so is everything it calls: an interrupt
+    # comes in user code or in a wait, never between two halves of a hand-over.
 
     def __init__(self, source: RowSource, run: RunRollout, limits: Limits, check_row: CheckRow | None) -> None:
         self._source = source
