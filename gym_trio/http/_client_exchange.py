@@ -47,7 +47,7 @@ class ClientExchange:
 
     **Cancellation**, **Errors**: what is raised here leaves the connection in use; its owner calls `close`.
 
-    **Ownership**: holds the connection until `close` or `finish`.
+    **Ownership**: holds the connection until `close` or `give_back`.
     """
 
     __slots__ = (

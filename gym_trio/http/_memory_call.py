@@ -81,7 +81,7 @@ class MemoryCall:
         try:
             await app(scope, self.receive, self.send)
         except Exception:  # noqa: BLE001  whatever the app raises is an answer to its client
-            if self._source_failure is None:
+            if self._source_failure is None and self._phase is not _REFUSED:
                 _log.exception("%s %s failed", scope["method"], scope["path"])
         finally:
             if self._source is not None:
