@@ -1,9 +1,11 @@
 """The built-in agents, one file each.
 
-===================  =======================================================================
-``simple_agent``     model, tools, model, … until the model answers without a tool call
-``gymnasium_agent``  model, step, model, … until the environment ends the episode
-===================  =======================================================================
+========================  =======================================================================
+``simple_agent``          model, tools, model, … until the model answers without a tool call
+``gymnasium_agent``       model, step, model, … until the environment ends the episode
+``remote_agent``          an agent service of someone else; its open tool calls are carried out here
+``user_simulator_agent``  a dialogue with a second model that plays the user
+========================  =======================================================================
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ __all__ = ["IMPLEMENTATIONS"]
 IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
     {
         "gymnasium_agent": "gym_trio.agents.gymnasium_agent:GymnasiumAgent",
+        "remote_agent": "gym_trio.agents.remote_agent:RemoteAgent",
         "simple_agent": "gym_trio.agents.simple_agent:SimpleAgent",
+        "user_simulator_agent": "gym_trio.agents.user_simulator_agent:UserSimulatorAgent",
     }
 )

@@ -10,7 +10,7 @@ import trio
 
 from ..config import finite_seconds, optional, positive_int
 from ..errors import FailureKind, RolloutFailure, Stage
-from ..servers import AgentServer, RequestBody, ToolCaller, add_usage, input_items, reply_items
+from ..servers import AgentServer, RequestBody, ToolCaller, input_items, tool_loop
 
 __all__ = ["SimpleAgent", "SimpleAgentSettings"]
 
@@ -52,25 +52,18 @@ class SimpleAgent(AgentServer):
         raise _timed_out(f"the agent's {limit:g} s passed (total_timeout_seconds)")
 
     async def _converse(self, request: RequestBody) -> Mapping[str, Any]:
-        tools = ToolCaller(self, request, tool_timeout_seconds=self.settings.tool_timeout_seconds)
-        start = input_items(request.get("input"))
-        outputs: list[Any] = []
-        usage: dict[str, Any] | None = None
-        step = 0
-        while True:
-            step += 1
-            with request.stages.measure("model"):
-                reply = await self._step(request, [*start, *outputs])
-            items = reply_items(reply, self.reference("model_server"))
-            outputs.extend(items)
-            usage = add_usage(usage, reply.get("usage"))
-            calls = [item for item in items if item.get("type") == "function_call"]
-            if not calls or _is_cut(reply):
-                return {**reply, "output": outputs, "usage": usage, **_ending(reply, items)}
-            if self.settings.max_steps is not None and step >= self.settings.max_steps:
-                return {**reply, "output": outputs, "usage": usage, **_incomplete("max_steps")}
-            with request.stages.measure("tools"):
-                outputs.extend(await tools.call_all(calls))
+        async def ask(items: list[Any]) -> dict[str, Any]:
+            return await self._step(request, items)
+
+        end = await tool_loop(
+            ask,
+            ToolCaller(self, request, tool_timeout_seconds=self.settings.tool_timeout_seconds),
+            input_items(request.get("input")),
+            server=self.reference("model_server"),
+            max_steps=self.settings.max_steps,
+            stages=request.stages,
+        )
+        return end.response()
 
     async def _step(self, request: RequestBody, items: list[Any]) -> dict[str, Any]:
         limit = self.settings.step_timeout_seconds
@@ -81,21 +74,3 @@ class SimpleAgent(AgentServer):
 
 def _timed_out(message: str) -> RolloutFailure:
     return RolloutFailure(FailureKind.AGENT_TIMEOUT, message, stage=Stage.AGENT)
-
-
-def _is_cut(reply: Mapping[str, Any]) -> bool:
-    return reply.get("status") == "incomplete" or bool(reply.get("incomplete_details"))
-
-
-def _ending(reply: Mapping[str, Any], items: list[dict[str, Any]]) -> dict[str, Any]:
-    if _is_cut(reply):
-        return {"status": "incomplete"}
-    if not items:
-        return _incomplete("no_output")
-    if all(item.get("type") == "reasoning" for item in items):
-        return _incomplete("reasoning_only")
-    return {}
-
-
-def _incomplete(reason: str) -> dict[str, Any]:
-    return {"status": "incomplete", "incomplete_details": {"reason": reason}}

@@ -4,6 +4,7 @@
 `Server`              name, settings, client, ASGI app and lifetime; what all the others share
 `AgentServer`         ``/run``: one rollout, seed → responses → verify → close
 `ToolCaller`          an agent's tool calls, to its environment and back
+`tool_loop`           ask, carry out the calls, ask again, until an answer without a call
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
 `GymnasiumServer`     an environment that is stepped: ``/reset`` and ``/step``
 `EnvironmentServer`   episodes: seeds an environment and an agent, and always closes both
@@ -37,6 +38,7 @@ from ._model_calls import Attempt, CallOutcome, ModelCall, ModelCallRecorder, Mo
 from ._resources import ResourcesServer, Session
 from ._response import add_usage, function_calls, input_items, output_text, reply_items
 from ._server import COMMON_KEYS, Server
+from ._tool_loop import LoopEnd, open_calls, tool_loop
 from ._tools import Tool, tool, tools_of
 from ._verdict import verify_response
 
@@ -61,6 +63,7 @@ __all__ = [
     "Judge",
     "Judgement",
     "LegacyAgentServer",
+    "LoopEnd",
     "ModelCall",
     "ModelCallRecorder",
     "ModelRequest",
@@ -82,12 +85,14 @@ __all__ = [
     "forms",
     "function_calls",
     "input_items",
+    "open_calls",
     "output_text",
     "read_body",
     "reply_items",
     "send_json",
     "step_response",
     "tool",
+    "tool_loop",
     "tools_of",
     "verify_response",
     "with_addresses",

@@ -52,7 +52,7 @@ class AgentServer(Server):
         try:
             with stages.measure("seed"):
                 seeded = await self._seed(resources, row, cookies, rollout_id)
-            params = RequestBody(_parameters_of(row, seeded), cookies=cookies, rollout_id=rollout_id, stages=stages)
+            params = RequestBody(self.parameters(row, seeded), cookies=cookies, rollout_id=rollout_id, stages=stages)
             response = await self.responses(params)
             cookies.update(params.cookies)
             body = {**row, "response": response}
@@ -70,6 +70,14 @@ class AgentServer(Server):
         """
         with request.stages.measure("model"):
             return await self.call_model(request, rollout_id=request.rollout_id)
+
+    def parameters(self, row: Mapping[str, Any], seeded: Mapping[str, Any]) -> dict[str, Any]:
+        """What `responses` gets for ``row``, whose environment answered ``seeded``: its ``responses_create_params``,
+        with the environment's tools where they name none.
+
+        **Errors**: `RolloutFailure` (stage ``seed``) for a row without them.
+        """
+        return _parameters_of(row, seeded)
 
     async def open_session(self, seed: RequestBody) -> Any:
         """Make what one agent session needs and return it: its state, of any type.
