@@ -46,7 +46,7 @@ PARTIAL_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16}([ \t]*|" + _EXTENSIONS + r
 def read_fields(
     block: bytes, most: int, picked_names: frozenset[bytes] = frozenset()
 ) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-    """The header or trailer fields in ``block``, lines with CRLF between them; then the picked ones. Names in lower case.
+    """The header or trailer fields in ``block``, lines with CRLF between them; then the picked ones. Names are lowered.
 
     **Errors**: `BadRequest` when anything but fields is in there, or more than ``most``.
     """
