@@ -46,6 +46,7 @@ _HOMES: dict[str, str] = {
     "open_gym": "gym_trio.gym",
     "output_text": "gym_trio.servers",
     "open_server": "gym_trio.http",
+    "open_sandbox": "gym_trio.processes",
     "open_supervisor": "gym_trio.processes",
     "rows_to_send_again": "gym_trio.rollouts",
     "serve": "gym_trio.http",

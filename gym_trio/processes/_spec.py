@@ -15,7 +15,7 @@ from ._readiness import ReadyUrl
 
 MAX_PASSED = 200  # the kernel takes 253 descriptors in one message, and the pipes need a place
 Interrupt = Literal["process", "group"]
-OnExit = Literal["report", "raise"]
+OnExit = Literal["report", "raise", "ignore"]
 
 
 def checked_seconds(key: str, value: float) -> float:

@@ -88,8 +88,9 @@ class Supervisor:
         The server has the variables and the folder that gym_trio had when the supervisor was opened, unless there is
         a ``cwd``, and with ``env`` over the variables; the descriptors ``pass_fds`` under their own numbers (a
         listening socket, for example); and nothing at its standard input. Its output, both streams in one, is relayed
-        and appended to ``log_path``. A later exit is logged with the last lines, and with ``on_exit="raise"`` ends
-        the block with `ServerDied`. Stopping sends SIGINT to the process, or with ``interrupt="group"`` to its whole
+        and appended to ``log_path``. A later exit is logged with the last lines; with ``on_exit="raise"`` it also ends
+        the block with `ServerDied`, and with ``"ignore"`` it is left to whoever started the server. Stopping sends
+        SIGINT to the process, or with ``interrupt="group"`` to its whole
         process group, for a wrapper that does not pass it on.
 
         **Cancellation**: stops the server as `stop` does; nothing of it is left when this returns.
@@ -123,6 +124,17 @@ class Supervisor:
             message = with_last_lines(f"{name} {problem}", process.last_lines())
             raise ServerStartError(message, server=name, returncode=process.returncode, last_lines=process.last_lines())
         return process
+
+    async def end(self, process: ManagedProcess) -> None:
+        """Kill everything of one server now, without a grace, and forget it: its name is free again.
+
+        **Cancellation**: shielded, within the bound for reaping.
+        """
+        process.kill()
+        try:
+            await _wait_through(process.wait_gone, self._reap_seconds, process.kill)
+        finally:
+            self._processes.pop(process.name, None)
 
     async def stop(self) -> StopReport:
         """Stop every server and say how each ended.
@@ -253,6 +265,9 @@ class Supervisor:
         self._warden_is_gone.set()
 
     def _note_unexpected_exit(self, process: ManagedProcess) -> None:
+        if process.spec.on_exit == "ignore":
+            return
+
         async def report() -> None:
             with trio.move_on_after(LAST_WORDS_SECONDS):
                 await process.wait_output()
