@@ -59,9 +59,15 @@ async def returns_at_once(scope, receive, send) -> None:
     return
 
 
-@pytest.mark.parametrize("app", [raises_at_once, returns_at_once, App(startup="return")])
+async def answers_anything(scope, receive, send) -> None:
+    await receive()
+    await send({"type": "http.response.start", "status": 200})
+    await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("app", [raises_at_once, returns_at_once, answers_anything, App(startup="return")])
 async def test_an_app_without_a_lifespan_is_fine(app) -> None:
-    """One that does not know the scope, or leaves it without a word."""
+    """One that does not know the scope, leaves it without a word, or does not look at it."""
     async with open_lifespan(app) as state:
         assert isinstance(state, dict)
 
