@@ -1,0 +1,141 @@
+"""What was measured, in words, as JSON and as the README's table."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import platform
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ._records import Benchmark, Ratio, Result, Run
+
+__all__ = ["MARKERS", "as_json", "as_table", "as_text", "machine", "put_between_markers"]
+
+MARKERS = ("<!-- benchmarks -->", "<!-- /benchmarks -->")
+
+
+def machine() -> dict[str, str]:
+    """Where it was measured, and how busy that was."""
+    model = platform.processor() or platform.machine()
+    info = pathlib.Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    load = os.getloadavg()[0]
+    return {
+        "processor": model,
+        "cores": str(usable),
+        "system": f"{platform.system()} {platform.release()}",
+        "load before": f"{load:.1f}",
+    }
+
+
+def amount(value: float, unit: str) -> str:
+    """A figure that can be read."""
+    if unit == "B":
+        return f"{value / 2**20:.1f} MiB" if value >= 2**20 else f"{value / 2**10:.1f} KiB"
+    if unit != "s":
+        return f"{value:,.3g}"
+    for size, name in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if value >= size:
+            return f"{value / size:.3g} {name}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def as_text(result: Result) -> Iterable[str]:
+    """The medians and spans of every side, then the ratios."""
+    benchmark = result.benchmark
+    yield f"{benchmark.name}: {benchmark.claim}"
+    width = max((len(name) for name in result.runs), default=0)
+    for name, runs in result.runs.items():
+        cells = [cell for figure, unit in benchmark.figures.items() for cell in _cells(benchmark, runs, figure, unit)]
+        yield f"  {name:<{width}}  " + "   ".join(cells)
+        if runs and runs[0].versions:
+            yield f"  {'':<{width}}  ({', '.join(f'{key} {value}' for key, value in runs[0].versions.items())})"
+    for name, reason in result.absent.items():
+        yield f"  {name}: ABSENT, {reason}"
+    for ratio in result.ratios:
+        yield f"  {ratio_line(ratio)}"
+
+
+def _cells(benchmark: Benchmark, runs: tuple[Run, ...], figure: str, unit: str) -> Iterable[str]:
+    values = [run.figures[figure] for run in runs if figure in run.figures]
+    if not values:
+        return
+    per = benchmark.per if unit == "s" and benchmark.per and figure.endswith("cpu_seconds") else None
+    if per:
+        values = [value / run.work[per] for value, run in zip(values, runs, strict=True)]
+    name = figure.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
+    spread = f" ({amount(min(values), unit)}–{amount(max(values), unit)})" if len(values) > 1 else ""
+    yield f"{name}{f' per {per[:-1]}' if per else ''} {amount(statistics.median(values), unit)}{spread}"
+
+
+def ratio_line(ratio: Ratio) -> str:
+    """One ratio, its span and its target; or why there is none."""
+    title = ratio.comparison.title
+    if ratio.value is None:
+        return f"{title}: no ratio, {ratio.refused}"
+    target = ratio.comparison.target
+    judged = "" if target is None else f", at most {target:g}: {'reached' if ratio.reached else 'NOT reached'}"
+    return f"{title}: {ratio.value:.3g} ({ratio.low:.3g}–{ratio.high:.3g}){judged}"
+
+
+def as_json(results: Iterable[Result], about: Mapping[str, str], date: str) -> str:
+    """Everything, for other programs."""
+    return json.dumps({"date": date, "machine": about, "benchmarks": [_plain(one) for one in results]}, indent=1) + "\n"
+
+
+def _plain(result: Result) -> dict[str, Any]:
+    return {
+        "name": result.benchmark.name,
+        "claim": result.benchmark.claim,
+        "sides": {
+            name: [{"work": run.work, "figures": run.figures, "versions": run.versions} for run in runs]
+            for name, runs in result.runs.items()
+        },
+        "absent": result.absent,
+        "ratios": [
+            {
+                "title": one.comparison.title,
+                "figure": one.comparison.figure,
+                "value": one.value,
+                "low": one.low,
+                "high": one.high,
+                "target": one.comparison.target,
+                "refused": one.refused,
+            }
+            for one in result.ratios
+        ],
+    }
+
+
+def as_table(results: Iterable[Result], about: Mapping[str, str], date: str) -> str:
+    """The ratios as Markdown."""
+    lines = ["| | ratio | rounds from – to | aim |", "|---|---|---|---|"]
+    for result in results:
+        for one in result.ratios:
+            if one.value is None:
+                continue
+            aim = "" if one.comparison.target is None else f"≤ {one.comparison.target:g}"
+            missed = "" if one.reached in (None, True) else " (missed)"
+            lines.append(
+                f"| {one.comparison.title} | {one.value:.3g} | {one.low:.3g} – {one.high:.3g} | {aim}{missed} |"
+            )
+    return "\n".join([f"Measured {date} on {about['cores']} cores of {about['processor']}.", "", *lines])
+
+
+def put_between_markers(text: str, table: str) -> str:
+    """``text`` with ``table`` in the place of what stood between the markers.
+
+    **Errors**: ``ValueError`` when the markers are not there.
+    """
+    begin, end = MARKERS
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"there is no {begin} … {end} to put the table into")
+    return f"{before}{begin}\n{table}\n{end}{after}"

@@ -1,0 +1,47 @@
+"""The partner of clients: answers each POST with its own body, after ``--hold`` seconds. asyncio, no framework."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+from _side import options, raise_file_limit
+
+
+class Echo(asyncio.Protocol):
+    hold = 0.0
+
+    def __init__(self):
+        self.buffer = b""
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.buffer += data
+        while True:
+            head, found, rest = self.buffer.partition(b"\r\n\r\n")
+            if not found:
+                return
+            length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+            if len(rest) < length:
+                return
+            body, self.buffer = rest[:length], rest[length:]
+            answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % length + body
+            if self.hold:
+                asyncio.get_running_loop().call_later(self.hold, self.transport.write, answer)
+            else:
+                self.transport.write(answer)
+
+
+async def main(arguments):
+    raise_file_limit()
+    Echo.hold = arguments.hold
+    listener = socket.create_server(("127.0.0.1", 0), backlog=16384)
+    server = await asyncio.get_running_loop().create_server(Echo, sock=listener, backlog=16384)
+    print(json.dumps({"url": f"http://127.0.0.1:{listener.getsockname()[1]}"}), flush=True)
+    await server.serve_forever()
+
+
+asyncio.run(main(options(hold=0.0)))
