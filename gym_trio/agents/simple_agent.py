@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -10,7 +11,17 @@ import trio
 
 from ..config import finite_seconds, optional, positive_int
 from ..errors import FailureKind, RolloutFailure, Stage
-from ..servers import AgentServer, RequestBody, ToolCaller, input_items, tool_loop
+from ..servers import (
+    AgentServer,
+    McpTools,
+    RemoteTool,
+    RequestBody,
+    ToolCaller,
+    input_items,
+    mcp_accesses_of,
+    open_mcp_accesses,
+    tool_loop,
+)
 
 __all__ = ["SimpleAgent", "SimpleAgentSettings"]
 
@@ -30,7 +41,8 @@ class SimpleAgent(AgentServer):
 
     The calls of one model reply run side by side; their outputs keep the order of the calls. Arguments that are no
     JSON object, tools that do not exist and tools that refuse are answered to the model, which may try again.
-    ``usage`` is the sum over the model calls.
+    ``usage`` is the sum over the model calls. In an agent session with ``tool_accesses`` of kind ``mcp`` the tools of
+    those servers are offered to the model too.
 
     The response is the last reply with everything that was said and done as its ``output``. It ends ``incomplete``,
     with a reason in ``incomplete_details``, when the model's own reply was cut (its reason; the calls in it, which may
@@ -44,20 +56,25 @@ class SimpleAgent(AgentServer):
     """
 
     settings_type = SimpleAgentSettings
+    tool_access_kinds = ("direct_http", "mcp")
 
     async def responses(self, request: RequestBody) -> Mapping[str, Any]:
         limit = self.settings.total_timeout_seconds
         with trio.move_on_after(float("inf") if limit is None else limit):
-            return await self._converse(request)
+            accesses = mcp_accesses_of(request.agent_session)
+            if not accesses:
+                return await self._converse(request, {})
+            async with open_mcp_accesses(accesses) as opened:
+                return await self._converse(request, _offer(request, opened))
         raise _timed_out(f"the agent's {limit:g} s passed (total_timeout_seconds)")
 
-    async def _converse(self, request: RequestBody) -> Mapping[str, Any]:
+    async def _converse(self, request: RequestBody, others: Mapping[str, RemoteTool]) -> Mapping[str, Any]:
         async def ask(items: list[Any]) -> dict[str, Any]:
             return await self._step(request, items)
 
         end = await tool_loop(
             ask,
-            ToolCaller(self, request, tool_timeout_seconds=self.settings.tool_timeout_seconds),
+            ToolCaller(self, request, tool_timeout_seconds=self.settings.tool_timeout_seconds, others=others),
             input_items(request.get("input")),
             server=self.reference("model_server"),
             max_steps=self.settings.max_steps,
@@ -70,6 +87,22 @@ class SimpleAgent(AgentServer):
         with trio.move_on_after(float("inf") if limit is None else limit):
             return await self.call_model({**request, "input": items}, rollout_id=request.rollout_id)
         raise _timed_out(f"a model call's {limit:g} s passed (step_timeout_seconds)")
+
+
+def _offer(request: RequestBody, opened: Sequence[McpTools]) -> dict[str, RemoteTool]:
+    """Add the tools of ``opened`` to those that the request offers the model; of two with one name the first counts."""
+    offered = list(request.get("tools") or ())
+    known = {one.get("name") for one in offered if isinstance(one, Mapping)}
+    others: dict[str, RemoteTool] = {}
+    for tools in opened:
+        for definition in tools.definitions:
+            name = definition["name"]
+            if name not in known:
+                known.add(name)
+                offered.append(definition)
+                others[name] = functools.partial(tools.call, name)
+    request["tools"] = offered
+    return others
 
 
 def _timed_out(message: str) -> RolloutFailure:

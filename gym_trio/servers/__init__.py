@@ -9,6 +9,7 @@
 `GymnasiumServer`     an environment that is stepped: ``/reset`` and ``/step``
 `EnvironmentServer`   episodes: seeds an environment and an agent, and always closes both
 `LegacyAgentServer`   stands for an agent that knows no episodes
+`open_mcp`            another server's tools over MCP, for agents
 `ModelServer`         a model behind the three APIs; `forms` converts between them
 `Judge`               asks a model for a verdict; without one the sample is masked
 `ModelCall`           the record of one model call, for a `ModelCallRecorder`
@@ -33,6 +34,7 @@ from ._failures import failure_from_wire, failure_of, failure_to_wire
 from ._gymnasium import GymnasiumServer, ResetAnswer, StepAnswer, step_response
 from ._head import HeadServer, with_addresses
 from ._judge import Judge, Judgement
+from ._mcp_client import McpTools, mcp_accesses_of, open_mcp, open_mcp_accesses
 from ._model import ModelServer
 from ._model_calls import Attempt, CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._resources import ResourcesServer, Session
@@ -64,6 +66,7 @@ __all__ = [
     "Judgement",
     "LegacyAgentServer",
     "LoopEnd",
+    "McpTools",
     "ModelCall",
     "ModelCallRecorder",
     "ModelRequest",
@@ -85,7 +88,10 @@ __all__ = [
     "forms",
     "function_calls",
     "input_items",
+    "mcp_accesses_of",
     "open_calls",
+    "open_mcp",
+    "open_mcp_accesses",
     "output_text",
     "read_body",
     "reply_items",

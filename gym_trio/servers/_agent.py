@@ -41,6 +41,8 @@ class AgentServer(Server):
 
     server_type = "responses_api_agents"
     cleanup_timeout_seconds: ClassVar[float] = 30
+    # The kinds of a session's ``tool_accesses`` that the agent makes use of.
+    tool_access_kinds: ClassVar[tuple[str, ...]] = ("direct_http",)
 
     async def run(self, request: RequestBody) -> Mapping[str, Any]:
         """One rollout of ``request``, a task row. Returns the verify response: the row, ``response``, ``reward``."""

@@ -171,7 +171,7 @@ class AgentSessions:
             "idempotent_seed": True,
             "stop_rollout": True,
             "drain_at_shutdown": True,
-            "tool_accesses": ["direct_http"],
+            "tool_accesses": list(self._server.tool_access_kinds),
             "session_close_timeout_seconds": timeouts.session_close_timeout_seconds,
             "session_close_retry_window_seconds": timeouts.session_close_retry_window_seconds,
         }

@@ -17,7 +17,7 @@ from ..errors import FailureKind, RolloutFailure, Stage, TransportError
 from ._body import Reply, RequestBody
 from ._calls import call_server
 from ._cleanup import Cleanup
-from ._environment_agent import AgentOfEpisode, direct_access, parameters_of_task
+from ._environment_agent import AgentOfEpisode, direct_access, mcp_access, parameters_of_task
 from ._failures import failure_of
 from ._server import Server
 from ._session_forms import EpisodeRequest, as_body, check_form
@@ -143,7 +143,8 @@ class EnvironmentServer(Server):
         seeded = await self._seed_resources(episode, resources, resources_cookies, task_data)
         agent = AgentOfEpisode(self, episode, self.reference("agent_server"))
         closing = episode.cleanup.register("closing the agent's session", agent.close)
-        await agent.seed([direct_access(self, resources, resources_cookies)], seeded.get("sandbox_access"))
+        accesses = [direct_access(self, resources, resources_cookies), *mcp_access(self, resources, seeded)]
+        await agent.seed(accesses, seeded.get("sandbox_access"))
         episode.stage = Stage.AGENT
         response = await agent.respond(parameters_of_task(task, seeded))
         episode.partial_response, episode.stage = response, Stage.CLEANUP

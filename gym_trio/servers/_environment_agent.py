@@ -11,7 +11,7 @@ from ..errors import FailureKind, RolloutFailure, Stage
 if TYPE_CHECKING:
     from ._environment import EnvironmentServer, Episode
 
-__all__ = ["AgentOfEpisode", "direct_access", "parameters_of_task"]
+__all__ = ["AgentOfEpisode", "direct_access", "mcp_access", "parameters_of_task"]
 
 
 class AgentOfEpisode:
@@ -71,6 +71,19 @@ def direct_access(server: EnvironmentServer, resources: str, cookies: Mapping[st
     }
 
 
+def mcp_access(server: EnvironmentServer, resources: str, seeded: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What lets the agent reach the same tools over MCP, where the seed's answer says how."""
+    found = seeded.get("resources_tools")
+    if not isinstance(found, Mapping) or not isinstance(found.get("url_path"), str):
+        return []
+    connection = {
+        "transport": "streamable_http",
+        "url": server.client.base_url(resources) + found["url_path"],
+        "headers": dict(found.get("headers") or {}),
+    }
+    return [{"kind": "mcp", "name": f"{resources}-mcp", "required": False, "connection": connection}]
+
+
 def parameters_of_task(task: Mapping[str, Any], seeded: Mapping[str, Any]) -> dict[str, Any]:
     """The Responses parameters of a task, with the environment's tools where it names none itself.
 
@@ -82,4 +95,6 @@ def parameters_of_task(task: Mapping[str, Any], seeded: Mapping[str, Any]) -> di
             FailureKind.AGENT_RUN_ERROR, "the task has no responses_create_params", stage=Stage.SEED, terminal=True
         )
     tools = seeded.get("resources_tools")
+    if isinstance(tools, Mapping):
+        tools = tools.get("tools")
     return {**params, "tools": tools} if isinstance(tools, list) and "tools" not in params else dict(params)

@@ -20,8 +20,6 @@ from ._session_forms import ResourcesClose, ResourcesSeed, check_form, fingerpri
 from ._signed_cookie import SignedCookie
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
-
     from ._resources import ResourcesServer
 
 __all__ = ["ResourceSessions"]
@@ -67,9 +65,6 @@ class ResourceSessions:
         self._server = server
         self._cookie = SignedCookie(COOKIE)
 
-    def routes(self) -> list[BaseRoute]:
-        return []
-
     async def seed(self, request: RequestBody) -> dict[str, Any]:
         """Open a session and set its cookie: for the row ``request``, or in the typed form for an episode."""
         if TYPED_KEY in request:
@@ -85,7 +80,7 @@ class ResourceSessions:
             self._server.sessions.release_soon(session_id)
             raise
         request.cookies[COOKIE] = self._cookie.sign(session_id)
-        return answer
+        return {**answer, "mcp": self._server.mcp.access(session_id)} if self._server.mcp else answer
 
     async def _open_plain(self) -> tuple[str, Any]:
         registry = self._server.sessions
@@ -139,7 +134,10 @@ class ResourceSessions:
         except SessionSetupError as error:
             raise (error.__cause__ if isinstance(error.__cause__, Exception) else error) from None
         request.cookies[COOKIE] = self._cookie.sign(session_id)
-        return {TYPED_KEY: session_id, **session.answer}
+        answer = {TYPED_KEY: session_id, **session.answer}
+        if self._server.mcp:
+            answer["resources_tools"] = {**self._server.mcp.access(session_id), "tools": self._server.definitions}
+        return answer
 
     async def _dispose(self, session: Any) -> None:
         await self._server.dispose_session(session.state if isinstance(session, ResourceSession) else session)
@@ -152,6 +150,10 @@ class ResourceSessions:
         session_id = self._cookie.read(request.sent_cookies)
         if session_id is None:
             raise RequestRefused(409, _DETAILS[ConflictReason.UNKNOWN])
+        return self.using_id(session_id)
+
+    def using_id(self, session_id: str) -> StateUse:
+        """As `using`, for a session that is known by its id."""
         try:
             return StateUse(self._server.sessions.using(session_id))
         except SessionConflict as error:

@@ -14,6 +14,7 @@ from ..config import structure
 from ..errors import FailureKind, RequestRefused, Stage
 from ._aggregate import aggregate_of
 from ._body import RequestBody
+from ._mcp import McpExposure
 from ._resource_sessions import ResourceSessions
 from ._server import LIMIT_KEYS, Server
 from ._tool_calls import call_tool
@@ -58,6 +59,8 @@ class ResourcesServer(Server):
     description: ClassVar[str] = ""
     domain: ClassVar[str] = "other"
     default_agent: ClassVar[str] = "simple_agent"
+    # Serve the tools at ``/mcp`` too; the block's key of the same name comes before it.
+    expose_tools_over_mcp: ClassVar[bool] = False
     # Where `verify` runs. None: in a process of its own when it is a plain function, on the loop when it is async.
     # True: in a process, also an async one. False: a plain one in a thread.
     verify_in_process: ClassVar[bool | None] = None
@@ -70,6 +73,8 @@ class ResourcesServer(Server):
         # A tool that hangs in its thread keeps its place there, and takes none of the process's other threads.
         self.tool_threads = trio.CapacityLimiter(TOOL_THREADS)
         self.tools: Mapping[str, Tool] = tools_of(type(self))
+        exposed = self.config.get("expose_tools_over_mcp", self.expose_tools_over_mcp)
+        self.mcp: McpExposure | None = McpExposure(self) if exposed is True else None
         self.resource_sessions = ResourceSessions(self)
 
     @classmethod
@@ -117,7 +122,7 @@ class ResourcesServer(Server):
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        async with super().lifespan():
+        async with super().lifespan(), self.mcp.running() if self.mcp else contextlib.nullcontext():
             try:
                 yield
             finally:
@@ -131,15 +136,18 @@ class ResourcesServer(Server):
             self.route("GET", "/reverify_mode", self._reverify_mode),
             self.route("POST", "/aggregate_metrics", functools.partial(aggregate_of, self)),
             *super().routes(),
-            *self.resource_sessions.routes(),
+            *([self.mcp.route()] if self.mcp else []),
             self.route("POST", "/{tool_name}", self._call_tool),
         ]
 
     async def _seed(self, request: RequestBody) -> Mapping[str, Any]:
         answer = await self.resource_sessions.seed(request)
-        if self.tools:
-            return {"resources_tools": [tool.definition for tool in self.tools.values()], **answer}
-        return answer
+        return {"resources_tools": self.definitions, **answer} if self.tools else answer
+
+    @property
+    def definitions(self) -> list[dict[str, Any]]:
+        """The tools in the form of a Responses request's ``tools``."""
+        return [tool.definition for tool in self.tools.values()]
 
     async def _call_tool(self, request: RequestBody) -> Any:
         tool = self.find_tool(request.path_params["tool_name"])

@@ -34,7 +34,8 @@ SESSION_KEYS = (
 )
 # Keys that bound an environment's verifier and tools.
 LIMIT_KEYS = ("verify_timeout_seconds", "verify_processes", "verify_memory_bytes", "tool_timeout_seconds")
-COMMON_KEYS = BLOCK_KEYS | {"agent_server", "model_server", "resources_server", *SESSION_KEYS, *LIMIT_KEYS}
+_OTHERS = ("agent_server", "model_server", "resources_server", "expose_tools_over_mcp")
+COMMON_KEYS = BLOCK_KEYS | {*_OTHERS, *SESSION_KEYS, *LIMIT_KEYS}
 
 HEALTH_PATHS = ("/", "/health", "/healthz", "/livez", "/readyz")
 
