@@ -23,10 +23,11 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# The value under this key is a function without arguments. Calling it asks the server to cancel the call when the
-# client goes before the response is complete: at once if it has gone already, never once the response is complete.
+# The value under this key is an async function without arguments. Awaiting it asks the server to cancel the call when the
+# client goes before the response is complete: at once if it has gone already, never once the response is complete. It
+# returns when the body has arrived, since a departure can hide behind bytes that nobody reads.
 DISCONNECT_EXTENSION = "gym_trio.cancel_on_disconnect"
-AskToCancel = Callable[[], None]
+AskToCancel = Callable[[], Awaitable[None]]
 
 
 class CancelOnDisconnect:
@@ -36,13 +37,17 @@ class CancelOnDisconnect:
     counts as leaving, because TCP cannot tell a client that closed from one that only stopped sending. A client that
     has gone before the handler started has no handler started for it. Scopes other than ``http`` pass through.
 
+    The body is read before the handler runs, up to the server's limit; a client that waits for a 100 (``Expect``) gets
+    it when the handler asks for the body. What a client sends behind its request hides its leaving once it fills the
+    socket's buffer, some 100 kB; our own client sends nothing there.
+
     **Cancellation**: a handler that ends because its client went ends quietly. A cancellation from outside passes
     through, unchanged.
 
     **Errors**: what the handler itself raises is raised, also while it is being cancelled.
 
-    **Ownership**: up to ``read_ahead_bytes`` of a body that the handler has not asked for are held; past them reading
-    pauses, and with it, on servers without the extension, the detection. The default is the server's own body limit.
+    **Ownership**: on servers without the extension, up to ``read_ahead_bytes`` of a body that the handler has not asked
+    for are held; past them reading pauses, and with it the detection. The default is our server's own limit on bodies.
     """
 
     def __init__(self, app: App, *, read_ahead_bytes: int = 64 * 1024 * 1024) -> None:
@@ -60,7 +65,7 @@ class CancelOnDisconnect:
         if ask_to_cancel is None:
             await _Watched(receive, send, self._read_ahead_bytes).run(self._app, scope)
             return
-        ask_to_cancel()
+        await ask_to_cancel()
         await trio.lowlevel.checkpoint_if_cancelled()
         await self._app(scope, receive, send)
 

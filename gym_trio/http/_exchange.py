@@ -70,11 +70,15 @@ class Exchange:
 
     # ---- the client goes ----
 
-    def ask_to_cancel(self) -> None:
+    async def ask_to_cancel(self) -> None:
         """The scope extension: see `DISCONNECT_EXTENSION`."""
         self._is_to_cancel = True
         if self.has_left:
             self._connection.cancel()
+        elif not self._body_complete and not self._expects_continue:
+            body = await self._rest_of_body()
+            if body is not None:
+                self._body = (self._body or b"") + body
 
     def client_left(self) -> None:
         if self.phase >= Phase.COMPLETE or self.has_left:
@@ -100,7 +104,7 @@ class Exchange:
         if body or (body is not None and self._body_complete):
             return {"type": "http.request", "body": body, "more_body": not self._body_complete}
         if not self._body_complete and self.phase < Phase.COMPLETE:
-            piece = await self._receive_piece()
+            piece = await (self._rest_of_body() if self._is_to_cancel else self._body_piece())
             if piece is not None:
                 return {"type": "http.request", "body": piece, "more_body": not self._body_complete}
         while not self.has_left and self.phase < Phase.COMPLETE:
@@ -111,7 +115,16 @@ class Exchange:
             await trio.lowlevel.checkpoint_if_cancelled()
         return {"type": "http.disconnect"}
 
-    async def _receive_piece(self) -> bytes | None:
+    async def _rest_of_body(self) -> bytes | None:
+        pieces: list[bytes] = []
+        while not self._body_complete:
+            piece = await self._body_piece()
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _body_piece(self) -> bytes | None:
         """More of the body; None when no more will come."""
         if self._expects_continue:
             self._expects_continue = False

@@ -136,5 +136,5 @@ class MemoryTransport:
         return split
 
 
-def _never_apart() -> None:
+async def _never_apart() -> None:
     """The sender's cancellation is the handler's own: there is no departure to be told of."""
