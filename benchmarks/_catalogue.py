@@ -9,7 +9,7 @@ __all__ = ["catalogue"]
 
 def catalogue(*, quick: bool = False) -> dict[str, Benchmark]:
     """All of them; with ``quick``, in sizes that prove that they work and measure little."""
-    made = [*_http(quick), *_start(quick)]
+    made = [*_http(quick), *_held(quick), *_stopping(quick), *_rows(quick), *_start(), *_rollouts(quick)]
     return {benchmark.name: benchmark for benchmark in made}
 
 
@@ -24,10 +24,11 @@ CPU = {"cpu_seconds": "s"}
 
 
 def _http(quick: bool) -> list[Benchmark]:
-    asked = _arguments(tasks=256, requests=2048 if quick else 32768)
-    fewer = _arguments(tasks=256, requests=1024 if quick else 4096)
+    tasks = 32 if quick else 256
+    asked = _arguments(tasks=tasks, requests=1024 if quick else 32768)
+    fewer = _arguments(tasks=tasks, requests=128 if quick else 4096)
     load = Partner("load", "load", _arguments(connections=64, requests=1024 if quick else 16384))
-    inside = _arguments(tasks=256, requests=2048 if quick else 16384)
+    inside = _arguments(tasks=tasks, requests=1024 if quick else 16384)
     echo = Partner("before", "echo")
     return [
         Benchmark(
@@ -75,7 +76,7 @@ def _http(quick: bool) -> list[Benchmark]:
     ]
 
 
-def _start(quick: bool) -> list[Benchmark]:
+def _start() -> list[Benchmark]:
     def side(name: str, what: str, peer: str | None = None) -> Side:
         return Side(name, "import_it", ("--what", what), peer)
 
@@ -97,4 +98,207 @@ def _start(quick: bool) -> list[Benchmark]:
             rounds=7,
             figures={**CPU, "process_peak_bytes": "B"},
         ),
+        Benchmark(
+            "install",
+            "packages and bytes of an install",
+            (Side("gym_trio", "install"), Side("nemo_gym", "install", ("--what", "peer"), "nemo_gym")),
+            (
+                Comparison("gym_trio", "nemo_gym", "size_bytes", "installed size, over NeMo Gym"),
+                Comparison("gym_trio", "nemo_gym", "packages", "installed packages, over NeMo Gym"),
+            ),
+            rounds=1,
+            quick_rounds=1,
+            figures={"packages": "", "size_bytes": "B", "wall_seconds": "s"},
+        ),
+        Benchmark(
+            "cold",
+            "from the command to the first scored rollout, with a scripted model",
+            (Side("gym_trio", "cold_gym_trio"), Side("nemo_gym", "cold_nemo_gym", (), "nemo_gym")),
+            (
+                Comparison("gym_trio", "nemo_gym", "wall_seconds", "first rollout, over NeMo Gym"),
+                Comparison("gym_trio", "nemo_gym", "process_cpu_seconds", "CPU of a first rollout, over NeMo Gym"),
+            ),
+            figures={"wall_seconds": "s", "process_cpu_seconds": "s"},
+        ),
+    ]
+
+
+def _held(quick: bool) -> list[Benchmark]:
+    many = 1024 if quick else 16384
+    held = Partner("before", "echo", _arguments(hold=0.2 if quick else 2.0))
+    asked = _arguments(requests=many)
+    echo = Partner("before", "echo")
+    return [
+        Benchmark(
+            "hold",
+            f"{many:,} POSTs in flight, each held for a while by the server",
+            (
+                Side("gym_trio", "hold_gym_trio", (*asked, "--in-flight", str(many)), None, held),
+                Side("aiohttp", "hold_aiohttp", asked, "aiohttp", held),
+                Side("all at once", "hold_gym_trio", _arguments(requests=many * 2, in_flight=many), None, echo),
+                Side("256 at a time", "hold_gym_trio", _arguments(requests=many * 2, in_flight=256), None, echo),
+            ),
+            (
+                Comparison("gym_trio", "aiohttp", "wall_seconds", "held POSTs, wall, over aiohttp", target=0.9),
+                Comparison("gym_trio", "aiohttp", "process_peak_bytes", "held POSTs, memory, over aiohttp", target=0.7),
+                Comparison(
+                    "all at once", "256 at a time", "cpu_seconds", "CPU of a POST, all at once over 256", target=1.5
+                ),
+            ),
+            rounds=3,
+            figures={"wall_seconds": "s", **CPU, "process_peak_bytes": "B"},
+            per="requests",
+        )
+    ]
+
+
+def _stopping(quick: bool) -> list[Benchmark]:
+    sessions = 1000 if quick else 10_000
+    resident = (256, 1024) if quick else (256, 16384)
+    outcomes = 4096 if quick else 65536
+    fleet = _arguments(servers=3, slow=0.3) if quick else _arguments(servers=8, slow=0.9)
+    many = _arguments(requests=100, cancelled=80) if quick else ()
+
+    def stream(layer: str, width: int) -> Side:
+        return Side(f"{layer}, {width:,}", "stream", _arguments(layer=layer, resident=width, rows=outcomes))
+
+    return [
+        Benchmark(
+            "cancel",
+            "from the cancellation of a request to that of its handler",
+            (
+                Side("one", "cancel_one", _arguments(requests=50 if quick else 200)),
+                Side("many", "cancel_many", (*many, "--server", "gym_trio")),
+                Side("many, hypercorn", "cancel_many", (*many, "--server", "hypercorn"), "hypercorn"),
+            ),
+            (
+                Comparison(
+                    "many", "many, hypercorn", "wall_seconds", "800 of 1,000 cancelled, over hypercorn", target=0.6
+                ),
+            ),
+            figures={"median_seconds": "s", "worst_seconds": "s", "wall_seconds": "s"},
+            bounds={"median_seconds": ("one", 1e-3)},
+        ),
+        Benchmark(
+            "sessions",
+            f"the drain of {sessions:,} sessions",
+            (
+                Side("in one", "sessions", _arguments(sessions=sessions, registries=1)),
+                Side("in ten", "sessions", _arguments(sessions=sessions, registries=10)),
+            ),
+            (Comparison("in one", "in ten", "cpu_seconds", "drain of a session, among ten times as many"),),
+            figures={**CPU, "wall_seconds": "s"},
+            per="sessions",
+        ),
+        Benchmark(
+            "stop",
+            "the stop of eight servers that take 0.9 s each to end",
+            (Side("at once", "stop", fleet), Side("one by one", "stop", (*fleet, "--each"))),
+            (Comparison("at once", "one by one", "wall_seconds", "stop of eight slow servers, over one by one"),),
+            rounds=3,
+            quick_rounds=1,
+            figures={"wall_seconds": "s", "escalated": ""},
+        ),
+        Benchmark(
+            "stream",
+            "what an outcome costs and a resident rollout weighs",
+            tuple(stream(layer, width) for layer in ("stream", "memory") for width in resident),
+            tuple(
+                Comparison(
+                    f"{layer}, {resident[1]:,}",
+                    f"{layer}, {resident[0]:,}",
+                    "cpu_seconds",
+                    f"CPU of an outcome ({layer}), {resident[1]:,} resident over {resident[0]}",
+                    target=1.2,
+                )
+                for layer in ("stream", "memory")
+            ),
+            rounds=3,
+            figures={**CPU, "each_bytes": "B", "resumptions": ""},
+            per="outcomes",
+        ),
+    ]
+
+
+def _rows(quick: bool) -> list[Benchmark]:
+    rows = 20_000 if quick else 1_000_000
+
+    def pair(name: str, claim: str, title: str) -> Benchmark:
+        return Benchmark(
+            name,
+            f"{claim} {rows:,} rollouts",
+            tuple(Side(how, name, _arguments(how=how, rows=rows)) for how in ("gym_trio", "orjson")),
+            (Comparison("gym_trio", "orjson", "cpu_seconds", f"{title}, over parsing the lines alone"),),
+            rounds=3,
+            quick_rounds=1,
+            figures={**CPU, "wall_seconds": "s", "process_peak_bytes": "B"},
+            per="rows",
+        )
+
+    return [
+        pair("resume", "finding what is left of a run of", "resume"),
+        pair("aggregate", "the metrics of a run of", "aggregate"),
+    ]
+
+
+def _rollouts(quick: bool) -> list[Benchmark]:
+    count = 128 if quick else 4000
+    widths = (16, 64) if quick else (64, 1024, 4096)
+    least, most = f"{widths[0]:,}", f"{widths[-1]:,}"
+    sides = [
+        side
+        for width in widths
+        for side in (
+            Side(
+                f"sockets, {width:,}",
+                "rollouts_gym_trio",
+                _arguments(serve="processes", rollouts=count, concurrent=width),
+            ),
+            Side(
+                f"memory, {width:,}", "rollouts_gym_trio", _arguments(serve="memory", rollouts=count, concurrent=width)
+            ),
+            Side(f"nemo_gym, {width:,}", "rollouts_nemo_gym", _arguments(rollouts=count, concurrent=width), "nemo_gym"),
+        )
+    ]
+    cpu, memory = "tree_cpu_seconds", "tree_peak_bytes"
+    over = [
+        Comparison(
+            f"{where}, {width:,}", f"nemo_gym, {width:,}", cpu, f"CPU of a rollout {how}, {width:,} at once", target=aim
+        )
+        for width in widths
+        for where, how, aim in (("sockets", "over sockets", 0.1), ("memory", "in memory", 0.025))
+    ]
+    return [
+        Benchmark(
+            "rollouts",
+            f"{count:,} tool-call rollouts: agent, environment and model, each a server",
+            tuple(sides),
+            (
+                *over,
+                *(
+                    Comparison(
+                        f"sockets, {width:,}",
+                        f"nemo_gym, {width:,}",
+                        memory,
+                        f"memory of all processes, {width:,} at once",
+                        target=1 / 3,
+                    )
+                    for width in widths
+                ),
+                *(
+                    Comparison(
+                        f"{where}, {most}",
+                        f"{where}, {least}",
+                        cpu,
+                        f"CPU of a rollout {how}, {most} at once over {least}",
+                        target=1.2,
+                    )
+                    for where, how in (("sockets", "over sockets"), ("memory", "in memory"))
+                ),
+            ),
+            rounds=3,
+            quick_rounds=1,
+            figures={cpu: "s", "tree_wall_seconds": "s", memory: "B"},
+            per="rollouts",
+        )
     ]

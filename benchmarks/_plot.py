@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 
 from ._records import Ratio, Result
@@ -43,15 +43,15 @@ def as_svg(results: Iterable[Result], about: Mapping[str, str], date: str) -> st
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _bar(one: Ratio, y: int, at: object, left: float) -> Iterable[str]:
-    assert callable(at) and one.value is not None and one.low is not None and one.high is not None
+def _bar(one: Ratio, y: int, at: Callable[[float], float], left: float) -> Iterable[str]:
     colour = PLAIN if one.reached is None else GOOD if one.reached else BAD
     middle = y + ROW / 2 - 3
-    right = at(one.value)
+    value, low, high = one.value or 0, one.low or 0, one.high or 0
+    right = at(value)
     yield f'<text x="{LEFT - 10}" y="{middle + 5}" text-anchor="end">{escape(one.comparison.title)}</text>'
     yield f'<rect x="{left:.1f}" y="{y}" width="{max(right - left, 1):.1f}" height="{ROW - 8}" fill="{colour}"/>'
-    yield f'<line x1="{at(one.low):.1f}" x2="{at(one.high):.1f}" y1="{middle}" y2="{middle}" stroke="#222"/>'
+    yield f'<line x1="{at(low):.1f}" x2="{at(high):.1f}" y1="{middle}" y2="{middle}" stroke="#222"/>'
     if one.comparison.target is not None:
         x = at(one.comparison.target)
         yield f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - 3}" y2="{y + ROW - 5}" stroke="#000" stroke-width="2"/>'
-    yield f'<text x="{max(right, at(one.high)) + 6:.1f}" y="{middle + 5}">{one.value:.3g}</text>'
+    yield f'<text x="{max(right, at(high)) + 6:.1f}" y="{middle + 5}">{value:.3g}</text>'

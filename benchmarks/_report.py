@@ -60,6 +60,13 @@ def as_text(result: Result) -> Iterable[str]:
         yield f"  {name}: ABSENT, {reason}"
     for ratio in result.ratios:
         yield f"  {ratio_line(ratio)}"
+    for figure, (name, bound) in benchmark.bounds.items():
+        values = [run.figures[figure] for run in result.runs.get(name, ())]
+        if values:
+            met = statistics.median(values) <= bound
+            yield f"  {name}: {amount(statistics.median(values), 's')}, at most {amount(bound, 's')}: " + (
+                "reached" if met else "NOT reached"
+            )
 
 
 def _cells(benchmark: Benchmark, runs: tuple[Run, ...], figure: str, unit: str) -> Iterable[str]:

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 REPLIES = [
-    [{"type": "function_call", "call_id": "call_1", "id": "fc_1", "name": "get_weather", "arguments": '{"city": "sf"}',
-      "status": "completed"}],
-    [{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
-      "content": [{"type": "output_text", "text": "It is cold in sf.", "annotations": []}]}],
+    [
+        {
+            "type": "function_call",
+            "call_id": "call_1",
+            "id": "fc_1",
+            "name": "get_weather",
+            "arguments": '{"city": "sf"}',
+            "status": "completed",
+        }
+    ],
+    [
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "It is cold in sf.", "annotations": []}],
+        }
+    ],
 ]
 TOOL = {
     "name": "get_weather",

@@ -19,7 +19,10 @@ def size_of(place):
     return sum(
         os.lstat(path).st_size
         for path in pathlib.Path(place).rglob("*")
-        if path.is_file() and not path.is_symlink() and "__pycache__" not in path.parts and path.parts[-2:-1] != ("pip",)
+        if path.is_file()
+        and not path.is_symlink()
+        and "__pycache__" not in path.parts
+        and path.parts[-2:-1] != ("pip",)
     )
 
 

@@ -1,4 +1,4 @@
-"""Finding out what is left of a run of which everything was done: ``--how`` gym_trio, or only reading the same lines."""
+"""What is left of a run of which everything was done: ``--how`` gym_trio, or only parsing the same lines."""
 
 from __future__ import annotations
 

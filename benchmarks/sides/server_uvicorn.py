@@ -1,4 +1,4 @@
-"""uvicorn (uvloop, httptools) with FastAPI, as its tutorial has it; without an access log, which ours has not either."""
+"""uvicorn (uvloop, httptools) with FastAPI; without an access log, which ours has not either by default."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ async def main(arguments):
 
     unconfirmed = 0
     for _ in range(arguments.registries):
-        async with open_session_registry() as registry:
+        async with open_session_registry(name="benchmark") as registry:
             for number in range(arguments.sessions // arguments.registries):
                 await registry.seed(str(number), fingerprint=number, open=open_one, close=close_one)
             with Clock() as clock:

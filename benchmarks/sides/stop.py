@@ -40,10 +40,8 @@ async def main(arguments):
         took, ended = await stop_after_start(1 if arguments.each else arguments.servers, arguments.slow)
         wall += took
         exits += ended.exits
-    work = {"stopped": len(exits), "reaped": sum(one.reaped for one in exits)}
-    report(
-        work, {"wall_seconds": wall, "escalated": float(sum(one.escalated for one in exits))}, ["gym_trio", "trio"]
-    )
+    work = {"stopped": len(exits), "reaped": sum(one.returncode is not None for one in exits)}
+    report(work, {"wall_seconds": wall, "escalated": float(sum(one.escalated for one in exits))}, ["gym_trio", "trio"])
 
 
 trio.run(main, options(servers=8, slow=0.9, each=False))
