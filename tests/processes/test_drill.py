@@ -5,11 +5,13 @@ from __future__ import annotations
 import pathlib
 import sys
 
+import pytest
 import trio
 
 DRILL = str(pathlib.Path(__file__).with_name("drill.py"))
 
 
+@pytest.mark.timeout(180)  # a few seconds on an idle machine; the drills' own bounds are what is tested
 async def test_random_drills_leave_no_orphans():
     """Twenty random drills: whatever is killed or interrupted, at whatever moment, nothing is left."""
     command = [sys.executable, DRILL, "--count", "20", "--parallel", "4"]
