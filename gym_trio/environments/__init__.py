@@ -22,6 +22,8 @@ IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
         "graphwalks": "gym_trio.environments.graphwalks:GraphWalks",
         "gymnasium": "gym_trio.environments.gymnasium:Gymnasium",
         "hotpotqa_qa": "gym_trio.environments.hotpotqa_qa:HotpotQa",
+        "human_eval": "gym_trio.environments.human_eval:HumanEval",
+        "math": "gym_trio.environments.math:Math",
         "mcqa": "gym_trio.environments.mcqa:MultipleChoice",
         "mrcr": "gym_trio.environments.mrcr:Mrcr",
         "reasoning_gym": "gym_trio.environments.reasoning_gym:ReasoningGym",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import pathlib
 from collections.abc import Awaitable, Callable, Mapping
@@ -57,7 +58,8 @@ def judge() -> Judge:
         environment = find_class(name)(name=name, config=config or {})
         session = await environment.create_session()
         request = RequestBody({**row, "response": {"output": list(items)}})
-        answer = await environment.verify(session, request)
+        answer = environment.verify(session, request)
+        answer = await answer if inspect.isawaitable(answer) else answer
         return dict(answer) if isinstance(answer, Mapping) else {"reward": answer}
 
     return verdict
