@@ -23,9 +23,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# The value under this key is an async function without arguments. Awaiting it asks the server to cancel the call when the
-# client goes before the response is complete: at once if it has gone already, never once the response is complete. It
-# returns when the body has arrived, since a departure can hide behind bytes that nobody reads.
+# The value under this key is an async function without arguments. Awaiting it asks the server to cancel the call when
+# the client goes before the response is complete: at once if it has gone already, never once the response is complete.
+# It returns when the body has arrived, since a departure can hide behind bytes that nobody reads.
 DISCONNECT_EXTENSION = "gym_trio.cancel_on_disconnect"
 AskToCancel = Callable[[], Awaitable[None]]
 

@@ -265,6 +265,7 @@ def damage(dice: random.Random, data: bytes) -> tuple[bytes, int]:
     return data, first
 
 
+@pytest.mark.timeout(300)  # ten seconds of CPU, which a busy machine stretches
 async def test_fifty_thousand_mutations(bench) -> None:
     """Damaged requests: a 4xx or the end; requests ahead of the damage are served; none is taken for two."""
     print(f"seed {SEED}")
