@@ -51,8 +51,8 @@ CONFIG = {
 }
 
 
-def rows(count):
-    for number in range(count):
+def rows(count, first=0):
+    for number in range(first, first + count):
         yield {
             "responses_create_params": {
                 "input": [
@@ -62,7 +62,8 @@ def rows(count):
                 "tools": [TOOL],
             },
             "agent_ref": {"type": "responses_api_agents", "name": AGENT},
-            "number": number,
+            "_ng_task_index": number,
+            "_ng_rollout_index": 0,
         }
 
 

@@ -18,8 +18,7 @@ from _tool_call import rows
 
 async def main():
     from nemo_gym.rollout_collection import RolloutCollectionHelper
-    given = [{**row, "_ng_task_index": 0, "_ng_rollout_index": 0} for row in rows(1)]
-    for future in RolloutCollectionHelper().run_examples(given):
+    for future in RolloutCollectionHelper().run_examples(list(rows(1))):
         _, result = await future
         print("RESULT", json.dumps(result), flush=True)
 

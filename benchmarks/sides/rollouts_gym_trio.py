@@ -15,7 +15,7 @@ async def main(arguments):
     raise_file_limit()
     tally = Tally()
     async with gym_trio.open_gym(CONFIG, serve=arguments.serve) as gym:
-        async with gym.run_examples(rows(64), max_concurrent=16) as warming:
+        async with gym.run_examples(rows(64, first=10**6), max_concurrent=16) as warming:
             async for outcome in warming:
                 outcome.unwrap()
         mark("begin")

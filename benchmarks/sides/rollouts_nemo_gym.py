@@ -10,13 +10,12 @@ from _side import mark, options, raise_file_limit, report
 from _tool_call import Tally, rows
 
 
-async def run(count, concurrent, tally=None):
+async def run(count, concurrent, tally=None, first=0):
     from nemo_gym.rollout_collection import RolloutCollectionHelper
 
-    given = list(rows(count))
-    for number, row in enumerate(given):
-        row |= {"_ng_task_index": number, "_ng_rollout_index": 0}
-    for future in RolloutCollectionHelper().run_examples(given, semaphore=asyncio.Semaphore(concurrent)):
+    for future in RolloutCollectionHelper().run_examples(
+        list(rows(count, first)), semaphore=asyncio.Semaphore(concurrent)
+    ):
         _, result = await future
         if tally is not None:
             tally.add(result)
@@ -24,7 +23,7 @@ async def run(count, concurrent, tally=None):
 
 async def main(arguments):
     tally = Tally()
-    await run(64, 16)
+    await run(64, 16, first=10**6)
     mark("begin")
     began = time.process_time()
     await run(arguments.rollouts, arguments.concurrent, tally)
