@@ -28,6 +28,9 @@ def check(*, write: bool = False) -> int:
     counted = count()
     if write:
         STORED.write_text(json.dumps(counted, indent=1) + "\n")
+    if not STORED.exists():
+        print(f"{STORED} is not there: nothing to compare with (--check --write makes it)")
+        return 1
     stored = json.loads(STORED.read_text())
     for name in sorted({*counted, *stored}):
         print(f"{counted.get(name, 'not counted'):>12}  was {stored.get(name, 'not known'):>12}  {name}")

@@ -6,8 +6,8 @@ Each run keeps a fixed number of rollouts in flight: a rollout waits until as ma
 is the rollout stream alone, ``memory`` a whole gym without sockets, where each rollout is a ``POST /run`` into its
 agent. Cost is CPU time per outcome, the best of the repeats; it should stay flat, within a fifth, however many are
 resident. The part of Python's cyclic garbage collector is told apart: it grows with everything that is alive in the
-process, whoever owns it. Weight is the growth of the process's resident set while that many rollouts are parked, each number in a
-process of its own.
+process, whoever owns it. Weight is the growth of the process's resident set while that many rollouts are parked, each
+number in a process of its own.
 """
 
 from __future__ import annotations
