@@ -98,9 +98,9 @@ class _Watched:
                 nursery.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # The nursery wraps what the handler raised; unwrapped, the layer is invisible to error handling outside.
-            if len(group.exceptions) > 1:
+            failure = _alone(group)
+            if failure is None:
                 raise
-            failure = group.exceptions[0]
         if failure is not None:
             raise failure
 
@@ -138,3 +138,13 @@ class _Watched:
         await self._send(message)
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self._complete = True
+
+
+def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """The one exception that ``group`` is about: its only one, or any of those that cancel the whole call."""
+    if group.split(trio.Cancelled)[1] is None:
+        leaf: BaseException = group
+        while isinstance(leaf, BaseExceptionGroup):
+            leaf = leaf.exceptions[0]
+        return leaf
+    return group.exceptions[0] if len(group.exceptions) == 1 else None
