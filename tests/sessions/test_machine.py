@@ -96,6 +96,7 @@ class World:
         self.results: dict[int, Any] = {}
         self.scopes: dict[int, trio.CancelScope] = {}
         self.expected: dict[int, Callable[[Any], bool]] = {}
+        self.calls: list[Call] = []
         self.violations: list[str] = []
         self.draining = False
         self.free = False  # closes end by themselves, at once
@@ -154,6 +155,7 @@ class World:
                 state.confirmed = True
                 return "observed"
             call = model.close_call = Call(on_cancel)
+            self.calls.append(call)
             try:
                 if await call.wait() == "raise":
                     raise Failed
@@ -196,6 +198,7 @@ class World:
     async def seed(self, session_id: str, body: str, on_cancel: str, close_on_cancel: str) -> None:
         model = self.models[session_id]
         call = Call(on_cancel)
+        self.calls.append(call)
         expected = self.judge_seed(model, body)
 
         async def client() -> Any:
@@ -365,6 +368,13 @@ class World:
             await self.open_ends(session_id, "made")
             await self.close_ends(session_id, "ok")
 
+    def let_go(self) -> None:
+        """After a failed check nothing may wait for the machine any more."""
+        self.free = True
+        for call in self.calls:
+            call.gate.set()
+        self.clock.autojump_threshold = 0
+
 
 async def play(schedule: list[tuple[str, tuple[Any, ...]]], clock: MockClock) -> None:
     async with (
@@ -377,10 +387,14 @@ async def play(schedule: list[tuple[str, tuple[Any, ...]]], clock: MockClock) ->
         ) as registry,
     ):
         world = World(registry, nursery, clock)
-        for step, arguments in schedule:
-            await getattr(world, step)(*arguments)
-            world.check()
-        await world.end()
+        try:
+            for step, arguments in schedule:
+                await getattr(world, step)(*arguments)
+                world.check()
+            await world.end()
+        except BaseException:
+            world.let_go()
+            raise
     assert all(state.confirmed for state in world.made), "a state outlived the registry"
     assert not world.violations
 
@@ -396,6 +410,11 @@ class RegistryMachine(RuleBasedStateMachine):
     @rule(session_id=IDS, body=BODIES, on_cancel=ON_CANCEL, close_on_cancel=CLOSE_ON_CANCEL)
     def seed(self, session_id: str, body: str, on_cancel: str, close_on_cancel: str) -> None:
         self.add("seed", session_id, body, on_cancel, close_on_cancel)
+
+    @rule(session_id=IDS, close_on_cancel=CLOSE_ON_CANCEL)
+    def open_at_once(self, session_id: str, close_on_cancel: str) -> None:
+        self.add("seed", session_id, "body", "honour", close_on_cancel)
+        self.add("open_ends", session_id, "made")
 
     @rule(index=st.integers(0, 5))
     def client_leaves(self, index: int) -> None:
@@ -421,7 +440,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.add("time_passes", seconds)
 
-    @precondition(lambda self: len(self.schedule) >= 10)
+    @precondition(lambda self: len(self.schedule) >= 18)
     @rule()
     def drain(self) -> None:
         self.add("drain")
