@@ -31,11 +31,12 @@ from ._socket_transport import SocketTransport as SocketTransport
 from ._socket_transport import open_socket_transport as open_socket_transport
 
 if TYPE_CHECKING:
+    from ._limits import ServeLimits as ServeLimits
     from ._open_server import ServedApp as ServedApp
     from ._open_server import open_server as open_server
     from ._serve import serve as serve
 
-_LAZY = {"ServedApp": "_open_server", "open_server": "_open_server", "serve": "_serve"}
+_LAZY = {"ServeLimits": "_limits", "ServedApp": "_open_server", "open_server": "_open_server", "serve": "_serve"}
 
 
 def __getattr__(name: str) -> Any:
