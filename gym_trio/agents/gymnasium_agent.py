@@ -10,7 +10,7 @@ import trio
 
 from ..config import finite_seconds, optional, positive_int
 from ..errors import FailureKind, RolloutFailure, Stage
-from ..servers import AgentServer, RequestBody, add_usage, input_items, reply_items, step_response
+from ..servers import AgentServer, EnvironmentLink, RequestBody, add_usage, input_items, reply_items, step_response
 
 __all__ = ["GymnasiumAgent", "GymnasiumAgentSettings"]
 
@@ -29,7 +29,7 @@ class Play:
     """One episode under way."""
 
     params: dict[str, Any]
-    cookies: dict[str, str]
+    link: EnvironmentLink
     outputs: list[Any] = attrs.field(factory=list)
     usage: dict[str, Any] | None = None
     reward: float = 0.0
@@ -55,17 +55,16 @@ class GymnasiumAgent(AgentServer):
 
     async def run(self, request: RequestBody) -> Mapping[str, Any]:
         """One episode of ``request``, a task row."""
-        cookies: dict[str, str] = {}
+        link = EnvironmentLink(self, self.reference("resources_server"), request.rollout_id)
         try:
             with trio.move_on_after(_seconds(self.settings.total_timeout_seconds)):
-                return await self._play(request, cookies)
+                return await self._play(request, link)
             raise _timed_out(f"the episode's {self.settings.total_timeout_seconds:g} s passed (total_timeout_seconds)")
         finally:
-            if cookies:
-                await self._close_resources(self.reference("resources_server"), cookies, request.rollout_id)
+            await link.close()
 
-    async def _play(self, request: RequestBody, cookies: dict[str, str]) -> dict[str, Any]:
-        play = await self._begin(request, cookies)
+    async def _play(self, request: RequestBody, link: EnvironmentLink) -> dict[str, Any]:
+        play = await self._begin(request, link)
         for _ in range(self.settings.max_steps):
             await self._ask(request, play)
             await self._step(request, play)
@@ -84,18 +83,18 @@ class GymnasiumAgent(AgentServer):
             "ng_perf": request.stages.milliseconds(),
         }
 
-    async def _begin(self, request: RequestBody, cookies: dict[str, str]) -> Play:
+    async def _begin(self, request: RequestBody, link: EnvironmentLink) -> Play:
         params = request.get("responses_create_params")
         if not isinstance(params, Mapping):
             raise RolloutFailure(
                 FailureKind.AGENT_RUN_ERROR, "the row has no responses_create_params", stage=Stage.SEED, terminal=True
             )
         with request.stages.measure("seed"):
-            first = await self._call("/reset", dict(request), cookies, request, Stage.SEED)
+            first = _checked(link.server, await link.open("/reset", dict(request)))
         items = input_items(params.get("input"))
         if first["observation"]:
             items = [*items, {"role": "user", "content": first["observation"]}]
-        return Play({**params, "input": items}, cookies)
+        return Play({**params, "input": items}, link)
 
     async def _ask(self, request: RequestBody, play: Play) -> None:
         body = {**play.params, "input": [*play.params["input"], *play.outputs]}
@@ -111,7 +110,8 @@ class GymnasiumAgent(AgentServer):
         limit = self.settings.step_timeout_seconds
         body = {**request, "response": play.reply}
         with request.stages.measure("tools"), trio.move_on_after(_seconds(limit)) as scope:
-            play.last = await self._call("/step", body, play.cookies, request, Stage.AGENT)
+            answer = await self.call(play.link.server, "/step", body, play.link.cookies, request.rollout_id)
+            play.last = _checked(play.link.server, answer)
         if scope.cancelled_caught:
             raise _timed_out(f"a step's {limit:g} s passed (step_timeout_seconds)")
         play.reward += play.last["reward"]
@@ -120,20 +120,17 @@ class GymnasiumAgent(AgentServer):
         if play.last["observation"]:
             play.outputs.append({"role": "user", "content": play.last["observation"], "type": "message"})
 
-    async def _call(
-        self, path: str, body: Any, cookies: dict[str, str], request: RequestBody, stage: Stage
-    ) -> dict[str, Any]:
-        resources = self.reference("resources_server")
-        answer = await self.call(resources, path, body, cookies, request.rollout_id, stage=stage)
-        # A reset of other make has an observation and an info alone.
-        return step_response(
-            resources,
-            answer.get("observation"),
-            answer.get("reward", 0.0),
-            answer.get("terminated", False),
-            answer.get("truncated", False),
-            answer.get("info") or {},
-        )
+
+def _checked(server: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    # A reset of other make has an observation and an info alone.
+    return step_response(
+        server,
+        answer.get("observation"),
+        answer.get("reward", 0.0),
+        answer.get("terminated", False),
+        answer.get("truncated", False),
+        answer.get("info") or {},
+    )
 
 
 def _seconds(limit: float | None) -> float:

@@ -4,6 +4,7 @@
 `Server`              name, settings, client, ASGI app and lifetime; what all the others share
 `AgentServer`         ``/run``: one rollout, seed → responses → verify → close
 `ToolCaller`          an agent's tool calls, to its environment and back
+`EnvironmentLink`     an agent's session at its environment, which it always closes
 `tool_loop`           ask, carry out the calls, ask again, until an answer without a call
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
 `GymnasiumServer`     an environment that is stepped: ``/reset`` and ``/step``
@@ -30,6 +31,7 @@ from ._agent import AgentServer
 from ._agent_tools import RemoteTool, ToolCaller
 from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
 from ._environment import EnvironmentServer, Episode, LegacyAgentServer
+from ._environment_link import EnvironmentLink
 from ._failures import failure_from_wire, failure_of, failure_to_wire
 from ._gymnasium import GymnasiumServer, ResetAnswer, StepAnswer, step_response
 from ._head import HeadServer, with_addresses
@@ -57,6 +59,7 @@ __all__ = [
     "AgentServer",
     "Attempt",
     "CallOutcome",
+    "EnvironmentLink",
     "EnvironmentServer",
     "Episode",
     "GymnasiumServer",

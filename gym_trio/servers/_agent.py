@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
-
-import trio
 
 from .. import errors
 from ..errors import RolloutFailure, Stage
@@ -15,14 +12,13 @@ from ._agent_sessions import AgentSessions
 from ._aggregate import aggregate_through
 from ._body import RequestBody
 from ._calls import call_server
+from ._environment_link import EnvironmentLink
 from ._server import Server
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 __all__ = ["AgentServer"]
-
-logger = logging.getLogger("gym_trio.servers")
 
 MODEL_PATH = "/v1/responses"
 
@@ -48,12 +44,13 @@ class AgentServer(Server):
         """One rollout of ``request``, a task row. Returns the verify response: the row, ``response``, ``reward``."""
         resources = self.reference("resources_server")
         row = dict(request)
-        cookies: dict[str, str] = {}
         rollout_id = request.rollout_id
+        link = EnvironmentLink(self, resources, rollout_id)
+        cookies = link.cookies
         stages = request.stages
         try:
             with stages.measure("seed"):
-                seeded = await self._seed(resources, row, cookies, rollout_id)
+                seeded = await link.open("/seed_session", row)
             params = RequestBody(self.parameters(row, seeded), cookies=cookies, rollout_id=rollout_id, stages=stages)
             response = await self.responses(params)
             cookies.update(params.cookies)
@@ -62,8 +59,7 @@ class AgentServer(Server):
                 result = await self.call(resources, "/verify", body, cookies, rollout_id, stage=Stage.VERIFICATION)
             return {**result, "ng_perf": {**(result.get("ng_perf") or {}), **stages.milliseconds()}}
         finally:
-            if cookies:
-                await self._close_resources(resources, cookies, rollout_id)
+            await link.close()
 
     async def responses(self, request: RequestBody) -> Mapping[str, Any]:
         """The agent's own loop: from Responses parameters to a finished Responses object. Default: one model call.
@@ -127,29 +123,13 @@ class AgentServer(Server):
         rollout_id: str | None,
         *,
         stage: Stage = Stage.AGENT,
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """``POST path`` on another server; ``cookies`` are sent and brought up to date with the answer's.
 
         **Errors**: `RolloutFailure` with ``stage``, for no answer, an error status, and a body that is no JSON object.
         """
-        return await call_server(self.client, server, path, body, cookies, rollout_id, stage=stage)
-
-    async def _seed(
-        self, resources: str, row: dict[str, Any], cookies: dict[str, str], rollout_id: str | None
-    ) -> dict[str, Any]:
-        return await self.call(resources, "/seed_session", row, cookies, rollout_id, stage=Stage.SEED)
-
-    async def _close_resources(self, resources: str, cookies: dict[str, str], rollout_id: str | None) -> None:
-        # Runs when the rollout was cancelled too: the environment's state must not outlive it.
-        with trio.move_on_after(self.cleanup_timeout_seconds, shield=True) as scope:
-            try:
-                await self.call(resources, "/close_session", {}, cookies, rollout_id, stage=Stage.CLEANUP)
-            except RolloutFailure as failure:
-                # An environment of other make has no such route; there the session ends by its own time to live.
-                level = logging.DEBUG if failure.status == 404 else logging.WARNING
-                logger.log(level, "agent %s: %s did not close its session: %s", self.name, resources, failure)
-        if scope.cancelled_caught:
-            logger.warning("agent %s: %s did not close its session in time", self.name, resources)
+        return await call_server(self.client, server, path, body, cookies, rollout_id, stage=stage, headers=headers)
 
     def routes(self) -> list[BaseRoute]:
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
@@ -23,12 +24,14 @@ async def call_server(
     rollout_id: str | None,
     *,
     stage: str = Stage.AGENT,
+    headers: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """``POST path`` on ``server``; ``cookies`` are sent and brought up to date with the answer's.
 
     **Errors**: `RolloutFailure` with ``stage``, for no answer, an error status, and a body that is no JSON object.
     """
-    headers = {"x-ng-rollout-id": rollout_id} if rollout_id else None
+    if rollout_id:
+        headers = {"x-ng-rollout-id": rollout_id, **(headers or {})}
     try:
         response = await client.post(server, path, json=body, headers=headers, cookies=cookies or None)
         response.raise_for_status()

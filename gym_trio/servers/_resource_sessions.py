@@ -7,6 +7,7 @@ its owner chose, and answers repeated seeds and closes alike; its cookie leads t
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ __all__ = ["ResourceSessions"]
 
 COOKIE = "session_id"
 TYPED_KEY = "resources_session_id"
+KEY_HEADER = "x-ng-session-key"
+_KEY = re.compile(r"[A-Za-z0-9_-]{20,64}")
 OTHER_COOKIE = "resources_session_id does not match the session cookie"
 
 _DETAILS: Mapping[str, str] = {
@@ -43,6 +46,12 @@ class ResourceSession:
 
     state: Any
     answer: dict[str, Any] = attrs.field(factory=dict)
+
+
+def _drawn_key(request: RequestBody) -> str | None:
+    """The key that the client has drawn for its session, where it is one that nobody can guess."""
+    key = request.headers.get(KEY_HEADER)
+    return key if key is not None and _KEY.fullmatch(key) else None
 
 
 @attrs.frozen
@@ -72,7 +81,7 @@ class ResourceSessions:
         return await self._seed_plain(request)
 
     async def _seed_plain(self, request: RequestBody) -> dict[str, Any]:
-        session_id, state = await self._open_plain()
+        session_id, state = await self._open_plain(_drawn_key(request))
         try:
             answer = dict(await self._server.seed_session(state, request) or {})
         except BaseException:
@@ -82,7 +91,7 @@ class ResourceSessions:
         request.cookies[COOKIE] = self._cookie.sign(session_id)
         return {**answer, "mcp": self._server.mcp.access(session_id)} if self._server.mcp else answer
 
-    async def _open_plain(self) -> tuple[str, Any]:
+    async def _open_plain(self, drawn: str | None = None) -> tuple[str, Any]:
         registry = self._server.sessions
         registry.admit()
         try:
@@ -90,13 +99,13 @@ class ResourceSessions:
         except SessionSetupError as error:
             registry.release_soon(await self._register(error.state))
             raise
-        return await self._register(state), state
+        return await self._register(state, drawn), state
 
-    async def _register(self, state: Any) -> str:
+    async def _register(self, state: Any, drawn: str | None = None) -> str:
         try:
-            return self._server.sessions.open_nowait(ResourceSession(state), self._closer(state))
-        except SessionsDraining:
-            # The server began to shut down while the state was made.
+            return self._server.sessions.open_nowait(ResourceSession(state), self._closer(state), session_id=drawn)
+        except (SessionsDraining, SessionConflict):
+            # The server began to shut down while the state was made, or the client has left and closed it already.
             with trio.move_on_after(self._server.sessions.timeouts.session_close_timeout_seconds, shield=True):
                 await self._server.dispose_session(state)
             raise
@@ -183,7 +192,7 @@ class ResourceSessions:
             with self.using(request) as state:
                 yield state
             return
-        session_id, state = await self._open_plain()
+        session_id, state = await self._open_plain(_drawn_key(request))
         try:
             yield state
         except BaseException:
@@ -204,6 +213,14 @@ class ResourceSessions:
         session_id = self._cookie.read(request.sent_cookies)
         if session_id is not None:
             await self._server.sessions.release(session_id)
+            return {}
+        drawn = _drawn_key(request)
+        if drawn is not None:
+            # Whoever never heard the answer of its seed closes by the key it sent. A seed that is late is refused then.
+            try:
+                await self._server.sessions.close(drawn)
+            except SessionConflict as error:
+                raise RequestRefused(409, _DETAILS[error.reason]) from None
         return {}
 
     async def _close_typed(self, request: RequestBody) -> dict[str, Any]:

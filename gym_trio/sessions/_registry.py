@@ -160,14 +160,19 @@ class SessionRegistry(SessionTable[State]):
 
     # --- minted sessions ---
 
-    def open_nowait(self, state: State, close: Close[State] | None = None) -> str:
+    def open_nowait(self, state: State, close: Close[State] | None = None, *, session_id: str | None = None) -> str:
         """Open a session around ``state`` and give its id, which cannot be guessed.
 
-        **Errors**: `SessionsDraining`.
+        ``session_id`` is an id that the caller has drawn itself, to be able to close what it never hears of.
+
+        **Errors**: `SessionsDraining`; `SessionConflict` for a ``session_id`` that is known: in use, or closed already.
         """
         self.admit()
+        known = self._sessions.get(session_id) if session_id is not None else None
+        if known is not None:
+            raise conflict(known.session_id, ConflictReason.CLOSED)
         session = Session(
-            secrets.token_urlsafe(18),
+            session_id or secrets.token_urlsafe(18),
             close=close,
             minted=True,
             state=state,

@@ -1,0 +1,84 @@
+"""`EnvironmentLink`: an agent's session at an environment, which it can close even if it never heard of it."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from ..errors import Delivery, RolloutFailure, Stage
+from ._resource_sessions import KEY_HEADER
+
+if TYPE_CHECKING:
+    from ._agent import AgentServer
+
+__all__ = ["EnvironmentLink"]
+
+logger = logging.getLogger("gym_trio.servers")
+
+
+@attrs.define
+class EnvironmentLink:
+    """One rollout's session at the environment ``server``.
+
+    The request that opens it carries a key drawn here. Cut off before its answer, the session is closed by that key;
+    an environment of other make passes the key over.
+
+    **Ownership**: whoever opens it calls `close`, in a ``finally``.
+    """
+
+    agent: AgentServer
+    server: str
+    rollout_id: str | None
+    cookies: dict[str, str] = attrs.field(factory=dict)
+    _key: str = attrs.field(factory=lambda: secrets.token_urlsafe(18))
+    _unheard: bool = False  # it may have been opened, and its answer has not come
+
+    async def open(self, path: str, body: Any) -> dict[str, Any]:
+        """Ask for the session: ``POST path``.
+
+        **Errors**: `RolloutFailure` of stage ``seed``.
+        """
+        self._unheard = True
+        headers = {KEY_HEADER: self._key}
+        try:
+            answer = await self.agent.call(
+                self.server, path, body, self.cookies, self.rollout_id, stage=Stage.SEED, headers=headers
+            )
+        except RolloutFailure as failure:
+            self._unheard = failure.status is None and failure.delivery is Delivery.POSSIBLY_DELIVERED
+            raise
+        self._unheard = False
+        return answer
+
+    async def close(self) -> None:
+        """Close the session, if there is or may be one.
+
+        **Cancellation**: shielded: the environment's state must not outlive the rollout. The agent's
+        ``cleanup_timeout_seconds`` bounds it.
+
+        **Errors**: none; they are logged.
+        """
+        if not self.cookies and not self._unheard:
+            return
+        headers = {KEY_HEADER: self._key}
+        with trio.move_on_after(self.agent.cleanup_timeout_seconds, shield=True) as scope:
+            try:
+                await self.agent.call(
+                    self.server,
+                    "/close_session",
+                    {},
+                    self.cookies,
+                    self.rollout_id,
+                    stage=Stage.CLEANUP,
+                    headers=headers,
+                )
+            except RolloutFailure as failure:
+                # An environment of other make has no such route; there the session ends by its own time to live.
+                level = logging.DEBUG if failure.status == 404 else logging.WARNING
+                logger.log(level, "agent %s: %s did not close its session: %s", self.agent.name, self.server, failure)
+        if scope.cancelled_caught:
+            logger.warning("agent %s: %s did not close its session in time", self.agent.name, self.server)
