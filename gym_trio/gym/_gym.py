@@ -49,6 +49,7 @@ class Gym:
         self.supervisor = supervisor
         self.addresses: Mapping[str, str] = dict(addresses or {})
         self._evidence = evidence
+        self._streams = 0  # opened so far: rows without ids of their own are told apart by it
         self._agents: tuple[str, ...] = tuple(agents)
         self._find_routes = find_routes
 
@@ -115,7 +116,11 @@ class Gym:
         def check_row(row: Mapping[str, Any]) -> None:
             self.agent_for(row, agent)
 
-        async with open_rollout_stream(rows, run, check_row=check_row, **bounds) as stream:
+        self._streams += 1
+        prefix = f"s{self._streams}." if self._streams > 1 else ""
+        opened = open_rollout_stream(rows, run, check_row=check_row, id_prefix=prefix, **bounds)
+        del rows  # the stream lets go of them when they are used up
+        async with opened as stream:
             yield stream
 
     async def _run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:

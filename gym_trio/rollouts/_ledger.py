@@ -44,7 +44,9 @@ _ITERATES: Final = frozenset({Phase.ADMITTING, Phase.SPENT, Phase.FINISHING})
 class Ledger:
     """The accounts of one stream: every row that was pulled is in exactly one place."""
 
-    def __init__(self, limits: Limits, opened_at: float, *, finite: bool, check_row: CheckRow | None) -> None:
+    def __init__(
+        self, limits: Limits, opened_at: float, *, finite: bool, check_row: CheckRow | None, id_prefix: str
+    ) -> None:
         self.phase = Phase.ADMITTING
         self.ready: deque[RolloutOutcome] = deque()  # has an outcome that nobody has received, in completion order
         self.feeding = True  # the task that pulls rows has not ended
@@ -53,6 +55,7 @@ class Ledger:
         self._opened_at = opened_at
         self._finite = finite
         self._check_row = check_row
+        self._id_prefix = id_prefix
         self._in_flight: dict[RolloutAttempt, None] = {}
         self._withdrawn: dict[int, Unfinished] = {}  # by position
         self._pulled = self._delivered = self._discarded = 0
@@ -126,7 +129,7 @@ class Ledger:
     def _attempt(self, row: Any, position: int, now: float) -> RolloutAttempt:
         if not isinstance(row, (dict, Mapping)):
             raise RowError(f"a row must be a dict, not {type(row).__qualname__}", line=position + 1)
-        name = rollout_id(row, position)
+        name = rollout_id(row, position, self._id_prefix)
         kept = {**row, ROLLOUT_ID_KEY: name}
         if self._check_row is not None:
             try:

@@ -29,6 +29,7 @@ async def open_rollout_stream(
     dispatch_budget_seconds: float | None = None,
     drain_margin_seconds: float | None = None,
     check_row: CheckRow | None = None,
+    id_prefix: str = "",
 ) -> AsyncIterator[RolloutStream]:
     """Run ``rows`` through ``run``, one task each, for the length of a block.
 
@@ -42,7 +43,8 @@ async def open_rollout_stream(
     of them, and 0 before), none is started again. The row that was pulled then becomes a `Drained`; so do the other
     rows of a source whose length is known. Any other source, which may be endless, is not pulled again.
 
-    ``check_row`` sees each row before it is started; what it raises counts as raised by the source.
+    ``check_row`` sees each row before it is started; what it raises counts as raised by the source. ``id_prefix``
+    begins the ids of rows that bring none and no indices, so that they differ from those of another stream.
 
     **Cancellation**: leaving the block cancels what is in flight and waits for its tasks, in whatever way it is left.
 
@@ -61,7 +63,7 @@ async def open_rollout_stream(
         dispatch_budget_seconds,
         drain_margin_seconds,
     )
-    stream = RolloutStream(RowSource(rows), run, limits, check_row)
+    stream = RolloutStream(RowSource(rows), run, limits, check_row, id_prefix)
     del rows  # the source lets go of it when it ends
     with Keep(BaseException) as tasks:
         async with trio.open_nursery() as nursery:

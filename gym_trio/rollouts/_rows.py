@@ -27,14 +27,14 @@ def attempt_index(row: Mapping[str, Any], line: int | None = None) -> int:
     return attempt
 
 
-def rollout_id(row: Mapping[str, Any], position: int) -> str:
+def rollout_id(row: Mapping[str, Any], position: int, prefix: str = "") -> str:
     """The id under which the row pulled as number ``position``, from 0, runs.
 
     The row's own ``_ng_rollout_id`` if it has one, else ``"{_ng_task_index}-{_ng_rollout_index}"`` if it has both, else
-    ``"{position}-0"``; an attempt index of 1 or more adds ``"-a{attempt}"``. An id that already ends in the suffix of
-    its own attempt, as the row of an outcome does, stays as it is; any other id with such a suffix is refused, for it
-    would pass as another rollout's attempt. Ids by position are unique within a stream only: give rows that go through
-    several streams of one gym indices or ids of their own.
+    ``"{prefix}{position}-0"``; an attempt index of 1 or more adds ``"-a{attempt}"``. An id that already ends in the
+    suffix of its own attempt, as the row of an outcome does, stays as it is; any other with such a suffix is refused,
+    for it would pass as another rollout's attempt. Ids by position are unique within a stream; streams of one gym have
+    prefixes that keep theirs apart.
 
     **Errors**: `RowError`, which counts rows from 1, for an id outside ``[A-Za-z0-9][A-Za-z0-9._-]*``.
     """
@@ -42,7 +42,7 @@ def rollout_id(row: Mapping[str, Any], position: int) -> str:
     attempt = attempt_index(row, line)
     if given is None:
         task, repeat = row.get(TASK_INDEX_KEY), row.get(ROLLOUT_INDEX_KEY)
-        base = f"{position}-0" if task is None or repeat is None else f"{task}-{repeat}"
+        base = f"{prefix}{position}-0" if task is None or repeat is None else f"{task}-{repeat}"
     elif isinstance(given, str):
         base = given
     else:

@@ -28,12 +28,16 @@ class RolloutStream:
     # What is entered from outside is protected from KeyboardInterrupt, and so is everything it calls: an interrupt
     # comes in user code or in a wait, never between two halves of a hand-over.
 
-    def __init__(self, source: RowSource, run: RunRollout, limits: Limits, check_row: CheckRow | None) -> None:
+    def __init__(
+        self, source: RowSource, run: RunRollout, limits: Limits, check_row: CheckRow | None, id_prefix: str = ""
+    ) -> None:
         self._source = source
         self._run = run
         timeout = limits.rollout_timeout_seconds
         self._timeout = math.inf if timeout is None else timeout
-        self._ledger = Ledger(limits, trio.current_time(), finite=source.finite, check_row=check_row)
+        self._ledger = Ledger(
+            limits, trio.current_time(), finite=source.finite, check_row=check_row, id_prefix=id_prefix
+        )
         self._consumers: Line[RolloutOutcome | BaseException | None] = Line()
         self._feeders: Line[None] = Line()
         self._drains: Line[list[RolloutOutcome]] = Line()
