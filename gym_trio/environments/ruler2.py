@@ -43,10 +43,9 @@ class Ruler2(ResourcesServer):
     r"""Something to find in a long text, scored softly.
 
     A row with ``eval_type`` ``ruler2`` (the default) has ``expected_answer``, a list of texts, each of which scores 1
-    when the reply contains it, else 1 less the word error rate between the two, in either case in lower letters. With
+    when the reply contains it, else 1 less the word error rate between the two, not below 0, whatever the case. With
     ``match_type`` ``all`` the reward is their mean; with ``part`` the largest, after ``Document N:`` headers are taken
-    out; with ``2steps`` the mean for the reply's last paragraph alone. The word error rate of a long reply is above
-    1: a score may be below 0.
+    out; with ``2steps`` the mean for the reply's last paragraph alone.
 
     A row with ``eval_type`` ``multichoice`` has a letter as ``expected_answer``; the reward is 1 for the same letter,
     else 0. It stands after the last "The final answer is", else in the last ``\boxed{}`` (the last capital that
@@ -113,12 +112,12 @@ def word_errors(given: Sequence[str], wanted: Sequence[str]) -> int:
 
 
 def nearness(text: str, wanted: str) -> float:
-    """1 when ``text`` contains ``wanted``, else 1 less the word error rate."""
+    """1 when ``text`` contains ``wanted``, else 1 less the word error rate, not below 0."""
     text, wanted = text.lower(), wanted.lower()
     if wanted in text:
         return 1.0
     words = wanted.split()
-    return 1.0 - word_errors(text.split(), words) / len(words) if words else 0.0
+    return max(0.0, 1.0 - word_errors(text.split(), words) / len(words)) if words else 0.0
 
 
 def _mean(text: str, wanted: Sequence[str]) -> float:

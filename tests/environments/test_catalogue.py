@@ -130,14 +130,14 @@ async def reward_of(config: Any, row: Any) -> float:
 async def test_a_model_earns_everything_or_nothing(
     environment_class: Any, scripted: Any, saying: Any, calling: Any, name: str
 ) -> None:
-    """A whole rollout with the right answer earns 1, one with another answer earns 0 (or, scored softly, less)."""
+    """A whole rollout with the right answer earns 1, one with another answer earns 0."""
     row = next(iter(environment_class(name).rows({})))
     if name in TEXTS:
         replies = [[saying(TEXTS[name](row))]]
     else:
         replies = [*([calling(*step)] for step in CALLS[name](row)), [saying("Done.")]]
     assert await reward_of(scripted(name, replies), row) == 1.0
-    assert await reward_of(scripted(name, [[saying("I would rather not.")]]), row) <= 0.0
+    assert await reward_of(scripted(name, [[saying("I would rather not.")]]), row) == 0.0
 
 
 async def test_every_task_of_the_company_can_be_fulfilled(

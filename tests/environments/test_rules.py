@@ -140,11 +140,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str, float]]] = {
     "ruler2": [
         (SOFT, "It is ONE two three.", 1),
         (SOFT, "one two four", 2 / 3),
-        (SOFT, "a b c d e f", -1),
+        (SOFT, "a b c d e f", 0),
         (SOFT, "", 0),
         (PAIR, "12", 0.5),
         ({**PAIR, "match_type": "part"}, "Document 1: 99\n text\n\n12", 1),
-        ({**SOFT, "match_type": "2steps"}, "one two three\n\nnothing at all here", -1 / 3),
+        ({**SOFT, "match_type": "2steps"}, "one two three\n\nnothing at all here", 0),
         ({**SOFT, "match_type": "2steps"}, "nothing\n\none two three", 1),
         (LETTER, "The final answer is C.", 1),
         (LETTER, "\\boxed{\\text{C}}", 1),
