@@ -46,6 +46,7 @@ IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
         "structeval": "gym_trio.environments.structeval:StructEval",
         "structured_outputs": "gym_trio.environments.structured_outputs:StructuredOutputs",
         "terminal_multi_harness": "gym_trio.environments.terminal_multi_harness:TerminalMultiHarness",
+        "textarena": "gym_trio.environments.textarena:TextArena",
         "wordle": "gym_trio.environments.wordle:Wordle",
         "workplace_assistant": "gym_trio.environments.workplace_assistant:WorkplaceAssistant",
         "xlam_fc": "gym_trio.environments.xlam_fc:XlamFunctionCalling",
