@@ -20,6 +20,7 @@ ROW = {
     "entry_point": "area",
     "test": "def check(candidate):\n    assert abs(candidate(2) - 12.566) < 0.01\n    assert candidate(0) == 0\n",
 }
+LEFT = f"98765.{os.getpid()}"  # how long a process sleeps that is left behind: how to find it
 GOOD = "def area(r):\n    return math.pi * r * r\n"
 
 
@@ -53,7 +54,10 @@ async def test_a_function_is_judged_by_its_tests(judge: Any, saying: Any, text: 
         ("while True: pass", "timed out"),
         ("return [0] * (1 << 40)", "MemoryError"),
         ("print('x' * 1_000_000)", "more output"),
-        ("import subprocess; subprocess.Popen(['sleep', '999'], start_new_session=True); 1 / 0", "ZeroDivisionError"),
+        (
+            "import subprocess; subprocess.Popen(['sleep', '" + LEFT + "'], start_new_session=True); 1 / 0",
+            "ZeroDivisionError",
+        ),
     ],
 )
 async def test_a_program_that_misbehaves_fails_alone(judge: Any, saying: Any, body: str, why: str) -> None:
@@ -61,14 +65,16 @@ async def test_a_program_that_misbehaves_fails_alone(judge: Any, saying: Any, bo
     found = await judge("human_eval", ROW, saying(f"def area(r):\n    {body}\n"), config={"program_seconds": 3})
     assert found["reward"] == 0.0
     assert why in found["result"]
-    assert not [place for place in os.listdir("/proc") if place.isdigit() and _is_in_a_sandbox(place)]
+    assert not left_behind()
 
 
-def _is_in_a_sandbox(pid: str) -> bool:
+def left_behind() -> list[pathlib.Path]:
+    return [place for place in pathlib.Path("/proc").glob("[0-9]*/cmdline") if _has(place, LEFT)]
+
+
+def _has(place: pathlib.Path, words: str) -> bool:
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().split()[3] == str(
-            os.getpid()
-        ) and "gym-trio-sandbox" in os.readlink(f"/proc/{pid}/cwd")
+        return words.encode() in place.read_bytes().split(b"\0")
     except OSError:
         return False
 
