@@ -299,3 +299,53 @@ async def test_a_step_that_was_given_up_ends_before_the_environment_is_closed() 
         assert server.env.calls == ["step begins"]
         server.env.go.set()
     assert server.env.calls == ["step begins", "step ends", "close"]
+
+
+@pytest.mark.parametrize("key", ["step_timeout_seconds", "total_timeout_seconds"])
+async def test_an_episode_has_its_deadlines(key: str) -> None:
+    """A model call, and the whole episode, is given its time; the failure names the setting."""
+    config = config_of("blackjack", acting("stand"), **{key: 0.05})
+    config["policy_model"]["responses_api_models"]["scripted_model"]["delay_seconds"] = 30
+    async with gym_trio.open_gym(config) as gym:
+        async with gym.run_examples([{"responses_create_params": {"input": "go"}}]) as rollouts:
+            (outcome,) = [outcome async for outcome in rollouts]
+        assert (await gym.client.get("blackjack", "/status")).json()["sessions"]["ready"] == 0
+    assert (outcome.failure.kind, outcome.failure.stage) == ("agent_timeout", "agent")
+    assert key in outcome.failure.message
+
+
+async def test_a_row_without_parameters_fails_in_the_seed_stage() -> None:
+    """It is terminal: nothing can be asked of the model."""
+    config = config_of("blackjack", acting("stand"))
+    async with gym_trio.open_gym(config) as gym:
+        response = await gym.post("my_agent", "/run", json={"seed": 1})
+    failure = response.json()["failure"]
+    assert (failure["stage"], failure["terminal"]) == ("seed", True)
+
+
+def test_rows_name_environments_that_exist() -> None:
+    """The rows take the environments in turn, each with a seed of its own; an unknown one is refused by its key."""
+    rows = list(Gymnasium.rows({"size": 9, "seed": 5}))
+    assert [row["seed"] for row in rows] == list(range(5, 14))
+    assert len({row["env_id"] for row in rows}) == 4
+    with pytest.raises(gym_trio.ConfigError, match="env_ids"):
+        list(Gymnasium.rows({"env_ids": ["NoSuch-v0"]}))
+
+
+async def test_a_reset_makes_the_environment_anew() -> None:
+    """The first one is closed, the seed is the row's or the rollout's, and a wrong seed is refused."""
+    server = Gymnasium(name="g")
+    session = await server.create_session()
+    seen = [await server.reset(session, RequestBody({"env_id": "Taxi-v4", "_ng_rollout_id": "0-1"})) for _ in range(2)]
+    assert seen[0] == seen[1]
+    for seed in (-1, "x", True):
+        with pytest.raises(RequestRefused, match="seed"):
+            await server.reset(session, RequestBody({"seed": seed}))
+    await server.dispose_session(session)
+
+
+@pytest.mark.parametrize(("row", "said"), [({"seed": 1.5}, "seed"), ({"seed": 3}, None), ({}, None)])
+def test_blackjack_rows_are_checked(row: Any, said: Any) -> None:
+    """A seed is a whole number or a text."""
+    problems = list(Blackjack.row_problems(row))
+    assert [said in one for one in problems] == ([True] if said else [])

@@ -1,0 +1,98 @@
+"""What a verifier's process answers, and how it finds the class, seen from inside."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+import trio
+
+from gym_trio.errors import FailureKind, RequestRefused, RolloutFailure
+from gym_trio.servers import RequestBody, ResourcesServer
+from gym_trio.servers._verifier_child import _find_class, judge
+
+
+class Acts(ResourcesServer):
+    """Its verifier is the row's own function."""
+
+    def verify(self, session: Any, request: RequestBody) -> Any:
+        return request["act"]()
+
+
+def answer_to(act: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = orjson.loads(judge(Acts(name="env"), None, RequestBody({"act": act})))
+    return answer
+
+
+def raising(error: BaseException) -> Any:
+    def act() -> None:
+        raise error
+
+    return act
+
+
+def test_a_verdict_is_the_verify_response() -> None:
+    """Numbers and named rewards come as the keys of the response."""
+    assert answer_to(lambda: 1) == {"answer": {"reward": 1.0}}
+    named = answer_to(lambda: {"a": 1, "b": 2})
+    assert named == {"answer": {"reward": 3.0, "reward_components": {"a": 1.0, "b": 2.0}}}
+
+
+def test_an_async_verifier_runs_to_its_end() -> None:
+    """A process has no loop of its own until a verifier needs one."""
+
+    async def slow() -> float:
+        await trio.lowlevel.checkpoint()
+        return 0.5
+
+    assert answer_to(slow) == {"answer": {"reward": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("error", "retire"),
+    [(ZeroDivisionError("x"), False), (MemoryError(), True), (SystemExit(2), True), (KeyboardInterrupt(), True)],
+)
+def test_what_it_raises_is_a_verifier_error(error: BaseException, retire: bool) -> None:
+    """A process that was asked to end, or ran out of memory, is not used again."""
+    answer = answer_to(raising(error))
+    assert answer["failure"]["failure"]["failure_kind"] == "verifier_error"
+    assert answer["failure"]["failure"]["stage"] == "verification"
+    assert answer["retire"] is retire
+
+
+def test_refusals_and_failures_of_its_own_keep_what_they_say() -> None:
+    """A refusal its status, a typed failure its kind."""
+    assert answer_to(raising(RequestRefused(422, "no answer"))) == {"refused": [422, "no answer"]}
+    own = answer_to(raising(RolloutFailure(FailureKind.JUDGE_FAILED, "silent")))
+    assert own["failure"]["failure"]["failure_kind"] == "judge_failed"
+
+
+@pytest.fixture
+def file_of_a_class(tmp_path: pathlib.Path) -> Iterator[str]:
+    path = tmp_path / "some_user_env.py"
+    path.write_text("class A:\n    class B:\n        pass\nif __name__ == '__main__':\n    raise SystemExit\n")
+    main = sys.modules["__main__"]
+    yield str(path)
+    sys.modules["__main__"] = main
+    for name in ("some_user_env", "__mp_main__"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("module", ["some_user_env", "__main__"])
+def test_a_class_is_found_by_its_file(file_of_a_class: str, module: str) -> None:
+    """A module that no import finds, and a main program, whose guarded part does not run again."""
+    found = _find_class(module, file_of_a_class, "A.B")
+    assert found.__qualname__ == "A.B"
+    assert sys.modules[module].A.B is found
+
+
+def test_a_class_that_is_nowhere_is_an_import_error() -> None:
+    """Without a file there is nothing to load."""
+    with pytest.raises(ImportError):
+        _find_class("some_user_env_that_is_not", None, "A")
+    with pytest.raises(ImportError):
+        _find_class("__main__", None, "A")
