@@ -74,7 +74,7 @@ async def test_the_app_sees_what_a_server_would_tell_it() -> None:
     assert (seen["scheme"], seen["server"]) == ("http", ("agent", 80))
     assert seen["client"][0] == "127.0.0.1"
     assert seen["received"] == {"type": "http.request", "body": b"content", "more_body": False}
-    assert seen["extensions"][DISCONNECT_EXTENSION]() is None
+    assert await seen["extensions"][DISCONNECT_EXTENSION]() is None
     assert seen["state"]["shared"] is state["shared"]
     assert state == {"shared": [1]}
 

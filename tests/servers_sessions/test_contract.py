@@ -36,8 +36,8 @@ async def test_the_built_in_agents_keep_the_contract(name: str, autojump_clock: 
 
 
 @pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
-async def test_the_built_in_environments_keep_the_contract(name: str, autojump_clock: Any) -> None:
-    """Every rule that needs no task row, in memory."""
+async def test_the_built_in_environments_keep_the_contract(name: str) -> None:
+    """Every rule that needs no task row, in memory, on the real clock: some open real processes."""
     make = load(ENVIRONMENTS[name])
     row = next(iter(make.rows({})), {})
     data = {key: value for key, value in row.items() if key != "responses_create_params"}
