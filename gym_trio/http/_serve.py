@@ -163,6 +163,7 @@ class _Server:
             nonlocal left
             left -= 1
             if left < 0:
+                service.finish()  # so that the response at hand is the last
                 self.finish()
 
         service.on_request = count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -68,13 +69,14 @@ class Client:
 
     async def rest(self) -> bytes:
         """Everything up to the end; a reset counts as an end."""
-        try:
-            while data := await self.stream.receive_some():
-                self.buffer += data
-        except trio.BrokenResourceError:
-            pass
+        with contextlib.suppress(trio.BrokenResourceError):
+            await self.read_to_the_end()
         taken, self.buffer = self.buffer, b""
         return taken
+
+    async def read_to_the_end(self) -> None:
+        while data := await self.stream.receive_some():
+            self.buffer += data
 
     def close(self) -> None:
         self.stream.socket.close()

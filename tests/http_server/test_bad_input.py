@@ -183,7 +183,12 @@ ACCEPTED: dict[str, tuple[bytes, tuple[str, str, bytes]]] = {
     "upgrade to the unknown": (head(b"Connection: upgrade", b"Upgrade: foo"), ("POST", "/", b"")),
     "upgrade without connection": (head(b"Upgrade: websocket", start=b"GET / HTTP/1.1"), ("GET", "/", b"")),
     "h2c with a body": (
-        head(b"Connection: upgrade, http2-settings", b"Upgrade: h2c", b"HTTP2-Settings: AAMAAABkAAQA", b"Content-Length: 1")
+        head(
+            b"Connection: upgrade, http2-settings",
+            b"Upgrade: h2c",
+            b"HTTP2-Settings: AAMAAABkAAQA",
+            b"Content-Length: 1",
+        )
         + b"x",
         ("POST", "/", b"x"),
     ),
@@ -222,7 +227,10 @@ async def test_a_body_past_the_limit_while_the_handler_streams(connect, recorder
 
 async def test_a_malformed_chunk_while_the_handler_streams(connect, recorder) -> None:
     """A chunk that turns out malformed ends its handler's input and is answered with 400."""
-    async with open_server(recorder, limits=ServeLimits(buffered_body_bytes=10)) as server, connect(server.url) as client:
+    async with (
+        open_server(recorder, limits=ServeLimits(buffered_body_bytes=10)) as server,
+        connect(server.url) as client,
+    ):
         await client.send(head(b"Transfer-Encoding: chunked") + b"14\r\n" + b"x" * 20 + b"\r\n")
         await client.send(b"zz\r\n")
         assert (await client.answer()).status == 400

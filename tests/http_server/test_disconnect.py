@@ -17,6 +17,7 @@ from starlette.routing import Route
 from gym_trio import CancelOnDisconnect
 from gym_trio.http import ServeLimits, open_server
 
+END = b"0\r\n\r\n"
 GET = b"GET / HTTP/1.1\r\nHost: t\r\n\r\n"
 START = {"type": "http.response.start", "status": 200, "headers": []}
 
@@ -93,7 +94,9 @@ SENT = {
     "no body": GET,
     "body": b"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhello",
     "unread large body": b"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 200000\r\n\r\n" + b"x" * 200_000,
-    "unread chunks": b"POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 50 + b"0\r\n\r\n",
+    "unread chunks": b"POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + b"1\r\nx\r\n" * 50
+    + b"0\r\n\r\n",
     "a request behind": GET + GET,
     "half a request behind": GET + GET[:10],
     "a line end behind": b"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhello\r\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -23,13 +24,16 @@ SEED = 20_261_129
 TOGETHER = 100  # connections that are open at the same time
 
 HOST = b"Host: t\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 VALID = [
     b"GET / HTTP/1.1\r\n" + HOST + b"\r\n",
     b"GET /a?b=c HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
     b"POST /b HTTP/1.1\r\n" + HOST + b"Content-Length: 5\r\n\r\nhello",
     b"POST /c HTTP/1.1\r\n" + HOST + b"Content-Length: 35\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: t\r\n\r\n",
-    b"PUT /d HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-    b"POST /e HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n00a\r\n0123456789\r\n0\r\nT: u\r\n\r\n",
+    b"PUT /d HTTP/1.1\r\n" + HOST + CHUNKED + b"5\r\nhello\r\n0\r\n\r\n",
+    b"POST /e HTTP/1.1\r\n"
+    + HOST
+    + b"Transfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n00a\r\n0123456789\r\n0\r\nT: u\r\n\r\n",
     b"HEAD /f HTTP/1.1\r\n" + HOST + b"X: y\r\nAccept:\t*/* \r\n\r\n",
     b"DELETE http://t/g?h HTTP/1.1\r\n" + HOST + b"Cookie: a=\xe4\r\n\r\n",
     b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n",
@@ -182,10 +186,8 @@ class _Messages:
 def httptools_sees(data: bytes) -> list:
     messages = _Messages()
     messages.parser = httptools.HttpRequestParser(messages)
-    try:
+    with contextlib.suppress(httptools.HttpParserError, httptools.HttpParserUpgrade):
         messages.parser.feed_data(data)
-    except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-        pass
     return messages.complete
 
 
