@@ -57,7 +57,8 @@ class AgentServer(Server):
             body = {**row, "response": response}
             with stages.measure("verify"):
                 result = await self.call(resources, "/verify", body, cookies, rollout_id, stage=Stage.VERIFICATION)
-            return {**result, "ng_perf": {**(result.get("ng_perf") or {}), **stages.milliseconds()}}
+            observed = {"ng_agent_observations": {"tool_calls": stages.tool_calls}} if stages.tool_calls else {}
+            return {**observed, **result, "ng_perf": {**(result.get("ng_perf") or {}), **stages.milliseconds()}}
         finally:
             await link.close()
 

@@ -85,7 +85,8 @@ class ToolCaller:
         elif not isinstance(name, str) or not self._may_call(name):
             text = _error(f"there is no tool {str(name)[:100]!r}")
         else:
-            text = await self._bounded(name, arguments)
+            with self._request.stages.tool_call(call.get("call_id")):
+                text = await self._bounded(name, arguments)
         return {"type": "function_call_output", "call_id": call.get("call_id"), "output": text}
 
     def _may_call(self, name: str) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import trio
 
@@ -13,12 +15,16 @@ __all__ = ["StageTimes"]
 
 
 class StageTimes:
-    """Seconds per stage of one rollout: ``seed``, ``model``, ``tools``, ``verify``. Repeated stages add up."""
+    """Seconds per stage of one rollout: ``seed``, ``model``, ``tools``, ``verify``. Repeated stages add up.
 
-    __slots__ = ("_seconds",)
+    ``tool_calls`` has a record of each tool call, in the form of ``ng_agent_observations``.
+    """
+
+    __slots__ = ("_seconds", "tool_calls")
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
+        self.tool_calls: list[dict[str, Any]] = []
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
@@ -29,6 +35,21 @@ class StageTimes:
                 yield
         finally:
             self._seconds[stage] = self._seconds.get(stage, 0.0) + trio.current_time() - started
+
+    @contextmanager
+    def tool_call(self, call_id: Any) -> Iterator[None]:
+        """Record the block as the tool call of that id, however it ends."""
+        record = {"call_id": call_id, "started_at": time.time(), "duration_ms": None, "status": "cancelled"}
+        self.tool_calls.append(record)
+        started = trio.current_time()
+        try:
+            yield
+            record["status"] = "completed"
+        except Exception:
+            record["status"] = "failed"
+            raise
+        finally:
+            record["duration_ms"] = round((trio.current_time() - started) * 1000, 3)
 
     def milliseconds(self) -> dict[str, float]:
         """The times as keys of ``ng_perf``: ``seed_ms`` and so on."""

@@ -32,7 +32,12 @@ async def test_every_model_call_is_in_its_rollouts_result(
         capture = result["ng_model_call_capture"]
         assert capture["gaps"] == []
         assert [call["rollout_id"] for call in capture["calls"]] == [row["_ng_rollout_id"]] * 2
-        assert len(result["ng_trajectory"]["model_calls"]) == 2
+        trajectory = result["ng_trajectory"]
+        assert len(trajectory["model_calls"]) == 2
+        [tool_call] = trajectory["tool_calls"]
+        assert (tool_call["name"], tool_call["status"]) == ("get_weather", "completed")
+        assert tool_call["duration_ms"] >= 0
+        assert not [gap for gap in trajectory["gaps"] if "tool" in gap["code"]]
     assert (tmp_path / "calls").exists() == on_disk
 
 

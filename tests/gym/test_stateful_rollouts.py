@@ -98,7 +98,7 @@ async def test_nothing_is_left_of_a_thousand_rollouts(serve: Any, tmp_path: path
     """Runs that end at random moments, rollouts that pass deadlines: every session that was made was disposed of once,
     no rollout saw another's state, and no file, process or session is left."""
     seed = secrets.randbits(32)
-    print(f"seed {seed}")  # noqa: T201  shown when the test fails
+    print(f"seed {seed}")
     chance = random.Random(seed)
     leave_after = {run: chance.randint(PER_RUN // 4, PER_RUN) for run in range(PATIENT, RUNS)}
     before = await trio.to_thread.run_sync(children)
