@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-from ._http1_grammar import CHUNK_SIZE, PARTIAL_CHUNK_SIZE, SUSPECT, BadRequest, read_fields
+from ._http1_grammar import CHUNK_SIZE, PARTIAL_CHUNK_SIZE, SUSPECT, BadRequest, read_field
 from ._limits import ServeLimits
 
 __all__ = ["ChunkedDecoder"]
@@ -107,6 +107,10 @@ class ChunkedDecoder:
             if SUSPECT.search(buffer, position):
                 raise BadRequest(400, "a trailer is malformed")
             return position
-        read_fields(buffer[position:end], self._limits.header_count)
+        lines = buffer[position:end].split(b"\r\n")
+        if len(lines) > self._limits.header_count:
+            raise BadRequest(431, "too many trailers")
+        for line in lines:
+            read_field(line)
         self._expects = _Expects.NOTHING
         return end + 4

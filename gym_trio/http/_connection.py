@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import enum
 import socket
-from urllib.parse import unquote
 
 import trio
 from hypercorn.utils import parse_socket_addr
@@ -13,7 +12,8 @@ from hypercorn.utils import parse_socket_addr
 from ._departures import Departures
 from ._disconnect import DISCONNECT_EXTENSION, Scope
 from ._exchange import Exchange, Phase, run_to_tail
-from ._http1_parser import BadRequest, Protocol, RequestHead
+from ._http1_grammar import BadRequest
+from ._http1_head import Protocol, RequestHead
 from ._http1_response import plain_response
 from ._inbound import Inbound
 from ._service import Service
@@ -130,17 +130,16 @@ class Connection:
 
     def _scope(self, exchange: Exchange) -> Scope:
         head = exchange.head
-        raw_path, _, query = head.target.partition(b"?")
-        path = raw_path.decode("ascii")
+        line = head.line
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": "1.1" if head.minor_version else "1.0",
-            "method": head.method,
+            "http_version": "1.1" if line.minor_version else "1.0",
+            "method": line.method,
             "scheme": "http",
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": raw_path,
-            "query_string": query,
+            "path": line.path,
+            "raw_path": line.raw_path,
+            "query_string": line.query,
             "root_path": self.service.config.root_path,
             "headers": head.headers,
             "client": self._client,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ._http1_grammar import BadRequest
-from ._http1_parser import RequestHead
+from ._http1_head import RequestHead
 from ._http1_response import ResponseFraming, ResponseHead
 from ._wire import ClientGone
 
@@ -59,7 +59,7 @@ class Exchange:
         self._expects_continue = head.expects_continue
 
     def __repr__(self) -> str:
-        return f"{self.head.method} {self.head.target.decode('ascii', 'replace')}"
+        return f"{self.head.line.method} {self.head.line.target.decode()}"
 
     def _enter(self, phase: Phase) -> None:
         if phase <= self.phase:
@@ -129,7 +129,7 @@ class Exchange:
         if self._expects_continue:
             self._expects_continue = False
             if self.phase < Phase.STREAMING:
-                await self._write(_CONTINUE)
+                await self._write((_CONTINUE,))
         try:
             piece = await self._connection.inbound.body_piece()
         except BadRequest as refusal:
@@ -150,8 +150,7 @@ class Exchange:
         phase = self.phase
         if kind == "http.response.body" and (phase is Phase.HELD or phase is Phase.STREAMING):
             more = message.get("more_body", False)
-            for data in self._encode(message.get("body", b""), more):
-                await self._write(data)
+            await self._write(self._encode(message.get("body", b""), more))
             if more:
                 await trio.lowlevel.checkpoint()
             elif self.phase is Phase.STREAMING:  # it may have become LOST while the socket was full
@@ -168,13 +167,14 @@ class Exchange:
         else:
             raise RuntimeError(f"{kind} is out of order in a response that is {phase.name}")
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, parts: tuple[bytes, ...]) -> None:
         """Not a checkpoint when the kernel takes all of it."""
         wire = self._connection.wire
         try:
-            sent = wire.send(data)
-            if sent < len(data):
-                await wire.send_rest(memoryview(data)[sent:])
+            for data in parts:
+                sent = wire.send(data)
+                if sent < len(data):
+                    await wire.send_rest(memoryview(data)[sent:])
         except ClientGone:
             self.lose()
             if self._is_to_cancel:  # it ends by being cancelled, not by an error
@@ -183,24 +183,24 @@ class Exchange:
 
     # ---- the response in bytes ----
 
-    def _encode(self, body: bytes, more: bool) -> list[bytes]:
+    def _encode(self, body: bytes, more: bool) -> tuple[bytes, ...]:
         """The next part of the response, as what to hand to the socket at once."""
         if not isinstance(body, bytes):
             body = _as_bytes(body)
         if self.phase is not Phase.HELD:
-            data = self._frame(body, more)
-            return [data] if data else []
+            return (self._frame(body, more),)
         head = self._begin(None if more else len(body))
         data = self._frame(body, more)
         self._enter(Phase.STREAMING)
         self.begun = True
-        return [head + data] if len(data) <= _SMALL_BODY else [head, data]
+        return (head + data,) if len(data) <= _SMALL_BODY else (head, data)
 
     def _begin(self, body_length: int | None) -> bytes:
         """Decide how the response is framed, and whether it is the connection's last."""
         response, request, connection = self.response, self.head, self._connection
         assert response is not None
-        framing = self._framing = response.framing(request.method, request.minor_version, body_length)
+        minor_version = request.line.minor_version
+        framing = self._framing = response.framing(request.line.method, minor_version, body_length)
         self._left = response.content_length or 0
         if (
             request.keep_alive
@@ -209,7 +209,7 @@ class Exchange:
             and connection.may_go_on()
         ):
             self.keep_alive = True
-            line = b"" if request.minor_version else b"connection: keep-alive\r\n"
+            line = b"" if minor_version else b"connection: keep-alive\r\n"
         else:
             line = b"connection: close\r\n"
         return response.encode(framing, line, connection.service.default_lines())

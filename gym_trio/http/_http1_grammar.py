@@ -7,14 +7,13 @@ import string
 
 __all__ = [
     "CHUNK_SIZE",
-    "HOST_BYTES",
     "PARTIAL_CHUNK_SIZE",
     "PREFACE",
     "SUSPECT",
     "TARGET_BYTES",
     "TOKEN_BYTES",
     "BadRequest",
-    "read_fields",
+    "read_field",
 ]
 
 
@@ -30,7 +29,9 @@ class BadRequest(Exception):
 # What a thing is made of. ``data.translate(None, THESE)`` is what does not belong.
 TOKEN_BYTES = (string.digits + string.ascii_letters + "!#$%&'*+-.^_`|~").encode()
 TARGET_BYTES = bytes(byte for byte in range(0x21, 0x7F) if byte != ord("#"))  # a target has no fragment
-HOST_BYTES = (string.digits + string.ascii_letters + "-._~!$&'()*+,;=%:[]").encode()  # a name or an address, and a port
+_HOST_BYTES = (
+    string.digits + string.ascii_letters + "-._~!$&'()*+,;=%:[]"
+).encode()  # a name or an address, and a port
 _TEXT_BYTES = b"\t" + bytes(byte for byte in range(0x20, 0x100) if byte != 0x7F)
 
 # In a head: a control character, an LF without its CR, a CR without its LF.
@@ -43,29 +44,16 @@ CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})(" + _EXTENSIONS + rb")?\r\n")
 PARTIAL_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16}([ \t]*|" + _EXTENSIONS + rb")\r?)?")
 
 
-def read_fields(
-    block: bytes, most: int, picked_names: frozenset[bytes] = frozenset()
-) -> tuple[list[tuple[bytes, bytes]], list[tuple[bytes, bytes]]]:
-    """The header or trailer fields in ``block``, lines with CRLF between them; then the picked ones. Names are lowered.
+def read_field(line: bytes) -> tuple[bytes, bytes]:
+    """A header's or a trailer's name, in lower case, and its value; ``line`` is without its CRLF.
 
-    **Errors**: `BadRequest` when anything but fields is in there, or more than ``most``.
+    **Errors**: `BadRequest`. A folded line, a space before the colon, and a lone CR or LF are among what is malformed.
     """
-    lines = block.split(b"\r\n") if block else []
-    if len(lines) > most:
-        raise BadRequest(431, "too many headers")
-    fields: list[tuple[bytes, bytes]] = []
-    picked: list[tuple[bytes, bytes]] = []
-    names = b""
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        if not colon or not name:
-            raise BadRequest(400, "a header is malformed")
-        names += name
-        field = (name.lower(), value.strip(b" \t"))
-        fields.append(field)
-        if field[0] in picked_names:
-            picked.append(field)
-    # Folded lines and a space before the colon are caught with the names, a lone CR or LF by their order.
-    if names.translate(None, TOKEN_BYTES) or block.translate(None, _TEXT_BYTES) != b"\r\n" * (len(lines) - 1):
+    name, colon, value = line.partition(b":")
+    if not colon or not name or name.translate(None, TOKEN_BYTES) or value.translate(None, _TEXT_BYTES):
         raise BadRequest(400, "a header is malformed")
-    return fields, picked
+    name = name.lower()
+    value = value.strip(b" \t")
+    if name == b"host" and value.translate(None, _HOST_BYTES):
+        raise BadRequest(400, "the host header is malformed")
+    return name, value

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from ._http1_parser import BadRequest, RequestHead, RequestReader
+from ._http1_grammar import BadRequest
+from ._http1_head import RequestHead
+from ._http1_parser import RequestReader
 from ._service import Service
 from ._wire import ClientGone, TooSlow, Wire
 
@@ -20,7 +22,7 @@ class Inbound:
     """
 
     def __init__(self, service: Service, wire: Wire) -> None:
-        self.reader = RequestReader(service.limits)
+        self.reader = RequestReader(service.limits, service.heads)
         self._service = service
         self._wire = wire
 

@@ -12,6 +12,7 @@ from hypercorn.config import Config
 
 from ._departures import Departures
 from ._disconnect import App, Scope
+from ._http1_head import HeadParser
 from ._http1_response import ResponseHead
 from ._idle import IdleConnections
 from ._limits import ServeLimits
@@ -63,6 +64,7 @@ class Service:
         self.settings = Settings.of(config)
         self.departures = departures  # None: this platform cannot, and hypercorn's connection class serves
         self.state: dict[str, Any] = {}  # the lifespan's; each request gets a copy
+        self.heads = HeadParser(limits)
         self.connections: set[Connection] = set()
         self.idle = IdleConnections(self.settings.keep_alive_seconds)
         self.finishing = False  # no request is read that has not begun to arrive

@@ -81,11 +81,11 @@ class Wire:
             return data
         raise TooSlow
 
-    def send(self, data: bytes | memoryview) -> int:
+    def send(self, data: bytes) -> int:
         """Hand over as much as the kernel takes now. What is left belongs to `send_rest`, before anything else."""
-        if self._writing:
-            raise trio.BusyResourceError("another task is sending on this connection")
         if self._broken:
+            if self._writing:
+                raise trio.BusyResourceError("another task is sending on this connection")
             raise ClientGone("an earlier part of the response was not sent")
         return self._hand_over(data)
 
