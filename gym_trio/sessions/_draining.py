@@ -15,6 +15,8 @@ from ._records import DrainReport, Session, State
 
 logger = logging.getLogger("gym_trio.sessions")
 
+_SHOWN = 100  # so many ids are named when a drain begins
+
 
 @attrs.define(eq=False)
 class Drainer(Generic[State]):
@@ -43,11 +45,18 @@ class Drainer(Generic[State]):
             logger.warning("%s: the close of session %s is not confirmed: %s", self.name, session_id, why)
         return report
 
+    def _tell_open(self, session_ids: list[str]) -> None:
+        # Said before the closes end: a process that is killed in its drain cannot say afterwards which were left.
+        if session_ids:
+            shown = ", ".join(session_ids[:_SHOWN]) + (", …" if len(session_ids) > _SHOWN else "")
+            logger.info("%s: closing %d sessions: %s", self.name, len(session_ids), shown)
+
     async def _close_all(self, live: Iterable[Session[State]]) -> DrainReport:
         started = trio.current_time()
         self.closer.drain_deadline = started + self.closer.timeout_seconds
         try:
             closes = [(session.session_id, self.closer.begin(session, stop_opening=True)) for session in live]
+            self._tell_open([key for key, attempt in closes if attempt.receipt is None])
             await self.closer.settle([attempt for _, attempt in closes])
         finally:
             self.closer.drain_deadline = math.inf

@@ -235,3 +235,43 @@ def test_a_short_grace_is_a_warning_that_names_both_keys(machine: Machine) -> No
     assert "session_close_timeout_seconds" in text
     os.kill(process.pid, signal.SIGTERM)
     process.communicate(timeout=BOUND_SECONDS)
+
+
+SLOW = """
+import gym_trio, trio
+
+class Slow(gym_trio.AgentServer):
+    async def run(self, request):
+        return {"reward": 1.0}
+
+    async def open_session(self, seed):
+        return seed["agent_session_id"]
+
+    async def close_session(self, state):
+        await trio.sleep_forever()
+"""
+
+
+@pytest.mark.parametrize(("grace_seconds", "said"), [(1, "closing 1 sessions: as-7"), (20, "as-7 is not confirmed")])
+def test_sessions_that_were_not_confirmed_are_named(machine: Machine, grace_seconds: int, said: str) -> None:
+    """Cut by its deadline, or killed in its drain for a grace that was too short: the session's id is shown."""
+    (machine.folder / "slow.py").write_text(SLOW)
+    port = free_port()
+    block = {"entrypoint": "slow.py:Slow", "session_close_timeout_seconds": 2, "port": port}
+    config = {"slow": {"responses_api_agents": {"slow": block}}, "server_shutdown_timeout_seconds": grace_seconds}
+    (machine.folder / "slow.yaml").write_text(json.dumps(config))
+    process = machine.start("env", "start", "--config", "slow.yaml", f"++head_server.port={free_port()}")
+    machine.wait_until("all servers are ready", process.stderr)
+    seed = {
+        "agent_session_id": "as-7",
+        "episode_id": {"rollout_id": "3-1", "attempt": 0},
+        "task_id": {"taskset": "t", "task_id": "1"},
+    }
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/agent_sessions", json.dumps(seed).encode())
+    with urllib.request.urlopen(request, timeout=BOUND_SECONDS) as response:
+        assert response.status == 200
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=BOUND_SECONDS)
+    assert process.returncode == 130
+    assert said in err
+    assert re.search(r"slow\W+\d+\W+" + ("-9" if grace_seconds == 1 else "0"), out)
