@@ -20,6 +20,7 @@ __all__ = ["env_status", "env_stop"]
 
 ANSWER_SECONDS = 5.0
 LOOK_INTERVAL_SECONDS = 0.05
+SHOWN_ROLLOUTS = 10  # per server, the oldest; --json has a hundred
 
 
 def env_status(
@@ -56,6 +57,10 @@ def env_status(
         ]
         title = f"{one['name']} (pid {one['pid']}, {one['folder']}, up {_age(one['started_at'])})"
         print_table(title, ("server", "implementation", "url", "pid", "health", "sessions", "up"), rows)
+        for server in one["servers"]:
+            for rollout in ((server["status"] or {}).get("running") or ())[:SHOWN_ROLLOUTS]:
+                stage, age = rollout["stage"], rollout["age_seconds"]
+                print_line(f"{server['name']}: rollout {rollout['rollout_id']}: {stage}, {age:.1f} s")
         if one["error"]:
             print_line(f"{one['name']}: {one['error']}")
 

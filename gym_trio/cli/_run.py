@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ import trio
 
 from ..collection import PreparedRun, Progress, RunReport, StopRequest, aggregate_run, collect
 from ..config import GymConfig
-from ..errors import RunInterrupted
+from ..errors import GymError, RunInterrupted
 from ..gym import Gym, ProcessOptions, connect_gym, open_gym
 from ..processes import Supervisor
 from ._console import tell
@@ -23,6 +23,9 @@ from ._progress import open_display
 from ._signals import open_interrupts
 
 __all__ = ["RunPlan", "carry_out"]
+
+# What an agent gets to say where its rollouts are.
+ASK_SECONDS = 2.0
 
 
 @attrs.frozen(kw_only=True)
@@ -46,6 +49,7 @@ class _Stopper:
         self.starting = trio.CancelScope()
         self.is_running = False
         self.supervisor: Supervisor | None = None
+        self.gym: Gym | None = None
 
     def first(self) -> None:
         self.request.drain()
@@ -70,10 +74,13 @@ async def carry_out(prepared: PreparedRun, plan: RunPlan) -> tuple[RunReport, in
     progress = Progress()
     report: RunReport | None = None
     aggregate = functools.partial(aggregate_run, hooks=hooks_of(plan.config)) if plan.aggregate else None
-    async with open_interrupts(stopper.first, stopper.second) as interrupts, open_stuck_report(progress):
+    async with (
+        open_interrupts(stopper.first, stopper.second) as interrupts,
+        open_stuck_report(progress, lambda: stopper.gym),
+    ):
         with stopper.starting:
             async with _open_gym(prepared, plan, stopper) as gym:
-                stopper.is_running = True
+                stopper.is_running, stopper.gym = True, gym
                 with open_display(progress, quiet=plan.quiet) as update:
                     report = await collect(
                         prepared,
@@ -106,18 +113,35 @@ async def _open_gym(prepared: PreparedRun, plan: RunPlan, stopper: _Stopper) -> 
             yield gym
 
 
+async def stages_at(gym: Gym | None) -> dict[str, str]:
+    """Rollout id → stage, as the agents tell it; what does not answer in time is left out."""
+    found: dict[str, str] = {}
+    for agent in gym.agents if gym is not None else ():
+        with trio.move_on_after(ASK_SECONDS):
+            try:
+                status = (await gym.client.get(agent, "/status")).json() if gym is not None else {}
+            except GymError as error:
+                tell(f"  {agent} does not tell its stages: {error}")
+                continue
+            found |= {one["rollout_id"]: one["stage"] for one in status.get("running", ())}
+    return found
+
+
 @asynccontextmanager
-async def open_stuck_report(progress: Progress) -> AsyncIterator[None]:
-    """On SIGUSR1, say which rollouts are in flight and for how long, the oldest first."""
+async def open_stuck_report(progress: Progress, gym: Callable[[], Gym | None]) -> AsyncIterator[None]:
+    """On SIGUSR1, say which rollouts are in flight, in which stage, and for how long, the oldest first."""
 
     async def watch(task_status: trio.TaskStatus[None]) -> None:
         with trio.open_signal_receiver(signal.SIGUSR1) as signals:
             task_status.started()
             async for _ in signals:
                 waiting = progress.in_flight()
+                stages = await stages_at(gym()) if waiting else {}
                 tell(f"{len(waiting)} rollouts in flight")
                 for one in waiting:
-                    tell(f"  task {one.task} repeat {one.rollout} at {one.agent}: {one.age_seconds:.1f} s")
+                    stage = stages.get(one.rollout_id, "stage not known")
+                    where = f"task {one.task} repeat {one.rollout} at {one.agent}"
+                    tell(f"  {where}: {stage}, {one.age_seconds:.1f} s")
 
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:

@@ -132,6 +132,9 @@ class AgentServer(Server):
         """
         return await call_server(self.client, server, path, body, cookies, rollout_id, stage=stage, headers=headers)
 
+    def running_rollouts(self) -> list[dict[str, Any]]:
+        return self.agent_sessions.running()
+
     def routes(self) -> list[BaseRoute]:
         return [
             self.route("POST", "/run", self.agent_sessions.run),

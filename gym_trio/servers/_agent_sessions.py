@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import orjson
+import trio
 
 from ..errors import FailureKind, RequestRefused, RolloutFailure, SessionConflict, SessionSetupError, Stage
 from ..sessions import ConflictReason, SessionPhase
@@ -51,6 +53,8 @@ class AgentSessions:
     def __init__(self, server: AgentServer) -> None:
         self._server = server
         self._cookie = SignedCookie(COOKIE)
+        self._numbers = itertools.count()
+        self._running: dict[int, RequestBody] = {}  # the oldest first
 
     def routes(self) -> list[BaseRoute]:
         prefixes = ("", "/ng-rollout/{rollout_id}", "/ng-rollout/{rollout_id}/training-token-capture")
@@ -152,12 +156,30 @@ class AgentSessions:
     async def run(self, request: RequestBody) -> Any:
         """``/run``, claimed under its rollout id so that it can be stopped."""
         key = claim_key(request, request.rollout_id)
-        if key is None:
-            return await self._server.run(request)
-        with self._server.sessions.claims.run(key):
-            return await self._server.run(request)
+        request.stages.began_at = trio.current_time()
+        number = next(self._numbers)
+        self._running[number] = request
+        try:
+            if key is None:
+                return await self._server.run(request)
+            with self._server.sessions.claims.run(key):
+                return await self._server.run(request)
+        finally:
+            del self._running[number]
         stopped = RolloutFailure(FailureKind.CANCELLED, f"rollout {key} was stopped", stage=Stage.AGENT)
         return Reply(failure_to_wire(stopped)[1], status=409)
+
+    def running(self, most: int = 100) -> list[dict[str, Any]]:
+        """The rollouts under way, the oldest first: id, stage and age. ``agent``: between two stages."""
+        now = trio.current_time()
+        return [
+            {
+                "rollout_id": request.rollout_id,
+                "stage": request.stages.stage or "agent",
+                "age_seconds": round(now - (request.stages.began_at or now), 3),
+            }
+            for request in itertools.islice(self._running.values(), most)
+        ]
 
     async def stop(self, request: RequestBody) -> dict[str, bool]:
         """Cancel the running ``/run`` of a rollout attempt. False when it has ended or was asked before."""

@@ -145,6 +145,10 @@ class Server:
                 check_seconds(f"{self.name}.{key}", value)
         return bounds
 
+    def running_rollouts(self) -> list[dict[str, Any]]:
+        """For ``/status``: the rollouts under way, the oldest first, each with ``rollout_id``, ``stage`` and age."""
+        return []
+
     def routes(self) -> list[BaseRoute]:
         """The routes, most used first."""
         return []

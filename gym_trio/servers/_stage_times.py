@@ -17,23 +17,28 @@ __all__ = ["StageTimes"]
 class StageTimes:
     """Seconds per stage of one rollout: ``seed``, ``model``, ``tools``, ``verify``. Repeated stages add up.
 
-    ``tool_calls`` has a record of each tool call, in the form of ``ng_agent_observations``.
+    ``tool_calls`` has a record of each tool call, in the form of ``ng_agent_observations``. ``stage`` is the one that
+    the rollout is in now, ``began_at`` when it began, on trio's clock.
     """
 
-    __slots__ = ("_seconds", "tool_calls")
+    __slots__ = ("_seconds", "began_at", "stage", "tool_calls")
 
     def __init__(self) -> None:
         self._seconds: dict[str, float] = {}
+        self.stage: str | None = None
+        self.began_at: float | None = None
         self.tool_calls: list[dict[str, Any]] = []
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
         """Count the block's time for ``stage``, however the block ends. It is a span of that name too."""
         started = trio.current_time()
+        outer, self.stage = self.stage, stage
         try:
             with telemetry.span(stage):
                 yield
         finally:
+            self.stage = outer
             self._seconds[stage] = self._seconds.get(stage, 0.0) + trio.current_time() - started
 
     @contextmanager

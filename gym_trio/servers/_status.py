@@ -18,6 +18,9 @@ __all__ = ["report_status"]
 async def report_status(server: Server, _: RequestBody) -> dict[str, Any]:
     """Sessions by phase, the oldest, the closes that run, the last drain's report, and the rollouts that run."""
     answer: dict[str, Any] = {"server": server.name, "server_type": server.server_type}
+    running = server.running_rollouts()
+    if running:
+        answer["running"] = running
     try:
         registry = server.sessions
     except RequestRefused:

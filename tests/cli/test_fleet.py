@@ -237,6 +237,13 @@ def test_a_short_grace_is_a_warning_that_names_both_keys(machine: Machine) -> No
     process.communicate(timeout=BOUND_SECONDS)
 
 
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler of its own for the signal."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    caught = int(re.search(r"^SigCgt:\s*(\w+)", status, re.M)[1], 16)  # type: ignore[index]  # every status has it
+    return bool(caught >> (number - 1) & 1)
+
+
 SLOW = """
 import gym_trio, trio
 
@@ -275,3 +282,26 @@ def test_sessions_that_were_not_confirmed_are_named(machine: Machine, grace_seco
     assert process.returncode == 130
     assert said in err
     assert re.search(r"slow\W+\d+\W+" + ("-9" if grace_seconds == 1 else "0"), out)
+
+
+@pytest.mark.parametrize("serve", ["memory", "processes"])
+def test_stuck_rollouts_are_named_with_stage_and_age(machine: Machine, serve: str) -> None:
+    """SIGUSR1 during a run: each rollout in flight with its agent, its stage and its age; the run goes on."""
+    write_model(machine.folder, delay_seconds=3600)
+    process = machine.start(
+        *("eval", "run", "mcqa", "--config", "model.yaml", "--limit", "2", "--serve", serve, "-o", "r.jsonl"),
+        *("--drain-grace-seconds", "0"),
+    )
+    deadline = time.monotonic() + BOUND_SECONDS
+    while not handles(process.pid, signal.SIGUSR1) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert process.stderr is not None
+    told = ""
+    while "model," not in told and time.monotonic() < deadline:
+        time.sleep(0.5)  # the servers start, and a signal that comes before only says that nothing is in flight
+        os.kill(process.pid, signal.SIGUSR1)
+        told = process.stderr.readline()
+    assert re.search(r"task \d repeat 0 at mcqa_agent: model, \d+\.\d s", told)
+    os.kill(process.pid, signal.SIGINT)
+    process.communicate(timeout=BOUND_SECONDS)
+    assert process.returncode == 130
