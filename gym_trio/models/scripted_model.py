@@ -68,8 +68,6 @@ class ScriptedModelServer(ModelServer):
         if request.rollout_id is None:
             return turns_in(request.get("input"))
         turn = self._calls.pop(request.rollout_id, 0)
-        if turn >= len(self._replies) and not turns_in(request.get("input")):
-            turn = 0  # the rollout of that id has had its script: this is another one, of a later run
         self._calls[request.rollout_id] = turn + 1
         if len(self._calls) > self.remembered_rollouts:
             del self._calls[next(iter(self._calls))]

@@ -190,13 +190,3 @@ async def test_streams_of_one_gym_have_ids_of_their_own(scripted: Any, calling: 
         assert result["reward"] == 1.0
         ids.append(row["_ng_rollout_id"])
     assert len(set(ids)) == len(ids) == 3 * len(rows)
-
-
-async def test_the_same_rows_can_be_run_again(scripted: Any, calling: Any, saying: Any) -> None:
-    """Rows with indices of their own keep their ids, epoch after epoch, and the script begins anew."""
-    config = scripted("example_single_tool_call", [[calling("get_weather", city="Rome")], [saying("cold")]])
-    rows = [{**row, "_ng_task_index": n, "_ng_rollout_index": 0} for n, row in enumerate(SingleToolCall.rows({}))]
-    async with gym_trio.open_gym(config) as gym:
-        for _ in range(3):
-            async with gym.run_examples(rows) as rollouts:
-                assert [outcome.unwrap()[1]["reward"] async for outcome in rollouts] == [1.0] * len(rows)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import pathlib
 import random
+import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -100,20 +100,24 @@ async def test_unfinished_rows_were_possibly_delivered(serve: Any, balanced: Bal
         balanced(rollouts)
 
 
-@in_memory_and_over_sockets
-async def test_nothing_below_keeps_what_was_delivered(serve: Any) -> None:
-    """While the stream and its gym still stand, no row or result of a received outcome is anywhere."""
+KEPT = """
+import gc, sys
+import trio
+from trio.testing import wait_all_tasks_blocked
+from gym_trio import Completed
+from gym_trio.testing import open_fake_gym
 
-    async def run(row: dict[str, Any]) -> dict[str, Any]:
-        await trio.lowlevel.checkpoint()
-        return {"result_of": row["marked_row"]}
+async def run(row):
+    await trio.lowlevel.checkpoint()
+    return {"result_of": row["marked_row"]}
 
-    def alive() -> int:
-        gc.collect()
-        return sum(type(one) is dict and ("marked_row" in one or "result_of" in one) for one in gc.get_objects())
+def alive():
+    gc.collect()
+    return sum(type(one) is dict and ("marked_row" in one or "result_of" in one) for one in gc.get_objects())
 
+async def main():
     rows = ({"marked_row": [i]} for i in range(20))
-    async with open_fake_gym(run, serve=serve) as gym, gym.run_examples(rows, max_concurrent=4) as rollouts:
+    async with open_fake_gym(run, serve=sys.argv[1]) as gym, gym.run_examples(rows, max_concurrent=4) as rollouts:
         received = 0
         async for outcome in rollouts:
             assert isinstance(outcome, Completed)
@@ -121,11 +125,24 @@ async def test_nothing_below_keeps_what_was_delivered(serve: Any) -> None:
             if received == 5:
                 await wait_all_tasks_blocked(0.01)
                 del outcome
-                assert alive() <= 2 * rollouts.statistics().ready + 1  # the generator's own last row
+                assert alive() <= 2 * rollouts.statistics().ready + 1, alive()  # the generator's own last row
         await wait_all_tasks_blocked(0.01)
         assert received == 20
         outcome = None
-        assert alive() == 0
+        assert alive() == 0, alive()
+
+trio.run(main)
+"""
+
+
+@in_memory_and_over_sockets
+async def test_nothing_below_keeps_what_was_delivered(serve: Any) -> None:
+    """While the stream and its gym still stand, no row or result of a received outcome is anywhere.
+
+    In a process of its own, where every object there is can be looked at and none is another test's.
+    """
+    done = await trio.run_process([sys.executable, "-c", KEPT, serve], capture_stderr=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 @in_memory_and_over_sockets
