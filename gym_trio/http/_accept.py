@@ -58,8 +58,17 @@ def open_listeners(config: Config, given: Sockets | Iterable[socket.socket] | No
         for sock in streams:
             sock.setblocking(False)
             if sock.family != socket.AF_UNIX:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what it accepts inherits it
+                _set_options(sock)
         yield sockets
+
+
+def _set_options(sock: socket.socket) -> None:
+    """What the listening socket accepts inherits these. Keepalive finds clients whose machine died, in two minutes."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def shown_address(scheme: str, sock: socket.socket) -> str:

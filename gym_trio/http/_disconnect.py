@@ -30,6 +30,10 @@ DISCONNECT_EXTENSION = "gym_trio.cancel_on_disconnect"
 AskToCancel = Callable[[], Awaitable[None]]
 
 
+# How long a disconnect that arrives during the last send may still be the end of the response, and no departure.
+_LAST_MESSAGE_SECONDS = 2.0
+
+
 class CancelOnDisconnect:
     """Wraps an ASGI app: when the client goes before the response is complete, the handler's scope is cancelled.
 
@@ -84,6 +88,7 @@ class _Watched:
         self._held_bytes = 0
         self._gone = False
         self._complete = False  # the last byte of the response has been sent: a disconnect means nothing any more
+        self._ending: trio.Event | None = None  # made when the last message is handed over; set when that is done
 
     async def run(self, app: App, scope: Scope) -> None:
         self._keep(await self._receive())
@@ -110,12 +115,16 @@ class _Watched:
                 self._room = trio.Event()
                 await self._room.wait()
             self._keep(await self._receive())
+        if self._ending is not None:
+            # Servers announce a disconnect at the end of a response too, some before the last send has returned.
+            with trio.move_on_after(_LAST_MESSAGE_SECONDS):
+                await self._ending.wait()
+        if not self._complete:
+            self._handler.cancel()
 
     def _keep(self, message: Message) -> None:
         if message["type"] == "http.disconnect":
             self._gone = True
-            if not self._complete:
-                self._handler.cancel()
         else:
             self._held_bytes += len(message.get("body", b""))
             self._inbox.append(message)
@@ -135,9 +144,15 @@ class _Watched:
         return message
 
     async def send(self, message: Message) -> None:
-        await self._send(message)
-        if message["type"] == "http.response.body" and not message.get("more_body", False):
+        if message["type"] != "http.response.body" or message.get("more_body", False):
+            await self._send(message)
+            return
+        self._ending = trio.Event()
+        try:
+            await self._send(message)
             self._complete = True
+        finally:
+            self._ending.set()
 
 
 def _alone(group: BaseExceptionGroup[BaseException]) -> BaseException | None:

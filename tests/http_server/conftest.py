@@ -51,6 +51,7 @@ class Client:
         answer = Answer(int(status_line.split()[1]), {})
         for line in lines:
             name, value = line.split(": ", 1)
+            name = name.lower()
             assert name not in answer.headers, f"{name} came twice"
             answer.headers[name] = value
         if method == "HEAD" or answer.status in (100, 204, 304):

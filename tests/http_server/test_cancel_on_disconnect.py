@@ -186,6 +186,49 @@ async def test_a_disconnect_after_the_response(autojump_clock) -> None:
     assert len(server.sent) == 2
 
 
+async def test_a_server_that_announces_the_end_before_the_last_send_returns(autojump_clock) -> None:
+    """Stock hypercorn does: the handler is not cancelled, neither in that send nor in what it does afterwards."""
+    finished = []
+    server = Server(WHOLE)
+
+    async def send(message) -> None:
+        if message["type"] == "http.response.body":
+            await server.put.send(GONE)
+            await trio.sleep(0.1)
+
+    async def handler(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+        await trio.sleep(10)
+        finished.append(True)
+
+    await CancelOnDisconnect(handler)(HTTP, server.receive, send)
+    assert finished == [True]
+
+
+@pytest.mark.parametrize("more", [False, True])
+async def test_a_slow_reader_that_leaves(autojump_clock, more) -> None:
+    """A handler that is blocked in a send whose client has gone is cancelled, also in the last one."""
+    server = Server(WHOLE)
+    ended = []
+
+    async def send(message) -> None:
+        if message["type"] == "http.response.body":
+            await server.put.send(GONE)
+            await trio.sleep_forever()
+
+    async def handler(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            await send({"type": "http.response.body", "body": b"", "more_body": more})
+        finally:
+            ended.append(True)
+
+    with trio.fail_after(60):
+        await CancelOnDisconnect(handler)(HTTP, server.receive, send)
+    assert ended == [True]
+
+
 async def test_errors_are_raised_as_they_are() -> None:
     """An error of the handler's passes unwrapped, also a group, also while it is cancelled."""
 
