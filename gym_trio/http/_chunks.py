@@ -10,6 +10,7 @@ from ._limits import ServeLimits
 __all__ = ["ChunkedDecoder"]
 
 _LONGEST_SIZE_LINE = 1024
+_NOT_IN_TRAILERS = frozenset({b"content-length", b"transfer-encoding", b"host", b"connection", b"trailer", b"expect"})
 
 
 class _Expects(enum.Enum):
@@ -111,6 +112,7 @@ class ChunkedDecoder:
         if len(lines) > self._limits.header_count:
             raise BadRequest(431, "too many trailers")
         for line in lines:
-            read_field(line)
+            if read_field(line)[0] in _NOT_IN_TRAILERS:
+                raise BadRequest(400, "a trailer that would change how the message is read")
         self._expects = _Expects.NOTHING
         return end + 4

@@ -39,9 +39,9 @@ SUSPECT = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?=[^\n])")
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\n"  # what a client of HTTP/2 with prior knowledge begins with
 
-_EXTENSIONS = rb"[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*"
+_EXTENSIONS = rb";[^\x00-\x08\x0a-\x1f\x7f]*"
 CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})(" + _EXTENSIONS + rb")?\r\n")
-PARTIAL_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16}([ \t]*|" + _EXTENSIONS + rb")\r?)?")
+PARTIAL_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16}(" + _EXTENSIONS + rb")?\r?)?")
 
 
 def read_field(line: bytes) -> tuple[bytes, bytes]:

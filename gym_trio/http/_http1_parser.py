@@ -2,7 +2,7 @@
 
 The grammar is RFC 9112's, without the leniencies that it permits: no bare LF, no folded lines, no space before a colon,
 no repeated or listed ``Content-Length``, no ``Content-Length`` beside ``Transfer-Encoding``, no coding but ``chunked``,
-no control characters, no target outside ASCII.
+no control characters, no target outside ASCII, no space around the size of a chunk, no framing in trailers.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from functools import partial
 
@@ -16,7 +17,10 @@ from hypercorn.config import Config
 from wsproto.events import AcceptConnection, CloseConnection, TextMessage
 from wsproto.events import Request as WebSocketRequest
 
-from gym_trio.http import open_server, serve
+from gym_trio.http import ServeLimits, open_server, serve
+from gym_trio.http._accept import Admission
+from gym_trio.http._hypercorn import HypercornSide
+from gym_trio.http._service import Service
 
 START = {"type": "http.response.start", "status": 200, "headers": []}
 
@@ -171,6 +175,21 @@ async def test_tls(certificates, protocol) -> None:
                     data += await stream.receive_some()
                 assert data.startswith(b"HTTP/1.1 200")
         stop.set()
+
+
+async def test_without_epoll(connect) -> None:
+    """Where the system cannot tell a departure apart, hypercorn's class serves plain HTTP/1.1 too."""
+    app = Echo()
+    service = Service(app, config(), ServeLimits(), None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with trio.open_nursery() as nursery:
+            admission = Admission(service, HypercornSide(service), nursery, None)
+            async with connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+                accepted, _ = listener.accept()
+                accepted.setblocking(False)
+                admission.admit(accepted, secure=False)
+                assert (await client.get()).body == b"1.1 "
+            nursery.cancel_scope.cancel()
 
 
 async def test_a_tls_client_that_never_reads(certificates, until) -> None:
