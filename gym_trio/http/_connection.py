@@ -152,7 +152,8 @@ class Connection:
         """Run the app. Its errors end here, in the log."""
         self._enter(ConnectionState.HANDLING)
         self._requests += 1
-        self.service.on_request()
+        if self.service.on_request is not None:
+            self.service.on_request()
         if self._departed:
             exchange.client_left()
         self._exchange = exchange

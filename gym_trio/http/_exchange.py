@@ -126,11 +126,11 @@ class Exchange:
 
     async def _body_piece(self) -> bytes | None:
         """More of the body; None when no more will come."""
-        if self._expects_continue:
-            self._expects_continue = False
-            if self.phase < Phase.STREAMING:
-                await self._write((_CONTINUE,))
         try:
+            if self._expects_continue:
+                self._expects_continue = False
+                if self.phase < Phase.STREAMING:
+                    await self._connection.wire.send_all(_CONTINUE)
             piece = await self._connection.inbound.body_piece()
         except BadRequest as refusal:
             self.lose(refusal)
@@ -150,36 +150,40 @@ class Exchange:
         phase = self.phase
         if kind == "http.response.body" and (phase is Phase.HELD or phase is Phase.STREAMING):
             more = message.get("more_body", False)
-            await self._write(self._encode(message.get("body", b""), more))
+            wire = self._connection.wire
+            try:
+                for data in self._encode(message.get("body", b""), more):
+                    if wire.send(data) < len(data):
+                        await wire.send_rest()
+            except ClientGone:
+                await self._lose_client()
+                raise
             if more:
                 await trio.lowlevel.checkpoint()
-            elif self.phase is Phase.STREAMING:  # it may have become LOST while the socket was full
-                self._enter(Phase.COMPLETE)
-                if not self.keep_alive:
-                    self._connection.wire.end_output()
-                if self.started:
-                    await self._connection.service.log_access(self.scope, self.response, self.started)
+            else:
+                await self._complete()
         elif kind == "http.response.start" and phase is Phase.AWAITED:
-            self.response = ResponseHead(message["status"], message.get("headers", ()))
+            heads = self._connection.service.response_heads
+            self.response = heads.read(message["status"], message.get("headers", ()))
             self._enter(Phase.HELD)
         elif phase is Phase.LOST:
             raise ClientGone("the client is gone")
         else:
             raise RuntimeError(f"{kind} is out of order in a response that is {phase.name}")
 
-    async def _write(self, parts: tuple[bytes, ...]) -> None:
-        """Not a checkpoint when the kernel takes all of it."""
-        wire = self._connection.wire
-        try:
-            for data in parts:
-                sent = wire.send(data)
-                if sent < len(data):
-                    await wire.send_rest(memoryview(data)[sent:])
-        except ClientGone:
-            self.lose()
-            if self._is_to_cancel:  # it ends by being cancelled, not by an error
-                await trio.lowlevel.checkpoint_if_cancelled()
-            raise
+    async def _complete(self) -> None:
+        if self.phase is not Phase.STREAMING:
+            return  # it has become LOST while the socket was full
+        self._enter(Phase.COMPLETE)
+        if not self.keep_alive:
+            self._connection.wire.end_output()
+        if self.started:
+            await self._connection.service.log_access(self.scope, self.response, self.started)
+
+    async def _lose_client(self) -> None:
+        self.lose()
+        if self._is_to_cancel:  # the handler ends by being cancelled, not by an error
+            await trio.lowlevel.checkpoint_if_cancelled()
 
     # ---- the response in bytes ----
 

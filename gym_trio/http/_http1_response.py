@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
-__all__ = ["ResponseFraming", "ResponseHead", "plain_response", "status_line"]
+from ._http1_grammar import TOKEN_BYTES
+
+__all__ = ["ResponseFraming", "ResponseHead", "ResponseHeads", "plain_response"]
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+_UNSENDABLE = re.compile(rb"[\0\r\n]")
+_MOST_KNOWN_LINES = 512
+_LONGEST_KNOWN_LINE = 256
 _OURS = frozenset({b"connection", b"transfer-encoding", b"keep-alive", b"content-length", b"date", b"server"})
 
 
@@ -22,37 +28,23 @@ class ResponseFraming(enum.Enum):
 
 
 class ResponseHead:
-    """What an app said in ``http.response.start``, checked.
-
-    **Errors**: `ValueError` or `TypeError` for what cannot be sent, a line end inside a header above all.
-    """
+    """What an app said in ``http.response.start``, checked. Made by `ResponseHeads`."""
 
     content_length: int | None = None
     close = False  # the app wants the connection closed
     has_date = False
     has_server = False
 
-    def __init__(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
-        if not isinstance(status, int) or not 200 <= status <= 999:
-            raise ValueError(f"{status!r} is not the status of a final response")
-        self.status = int(status)
-        parts: list[bytes] = []
-        for name, value in headers:
-            known = name.lower()
-            if known not in _OURS or self._keep_ours(known, value):
-                parts += (name, b": ", value, b"\r\n")
-        block = self.block = b"".join(parts)
-        lines = len(parts) // 4
-        if block.count(b"\n") != lines or block.count(b"\r") != lines or b"\0" in block:
-            raise ValueError("a response header contains a line end or NUL")
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.block = b""  # the lines that are sent as the app gave them
 
-    def _keep_ours(self, name: bytes, value: bytes) -> bool:
-        """Note a header that the connection has a say in; whether the app's line is sent."""
+    def note(self, name: bytes, value: bytes) -> bool:
+        """Take in a header that the connection has a say in; whether the app's line is sent."""
         if name == b"content-length":
-            length = value.strip()
-            if not length.isdigit() or self.content_length not in (None, int(length)):
+            if not value.isdigit() or (self.content_length is not None and self.content_length != int(value)):
                 raise ValueError(f"content-length: {value!r}")
-            self.content_length = int(length)
+            self.content_length = int(value)
         elif name == b"date":
             self.has_date = True
             return True
@@ -92,14 +84,47 @@ class ResponseHead:
             length = b"content-length: %d\r\n" % self.content_length
         else:
             length = b"transfer-encoding: chunked\r\n" if framing is ResponseFraming.CHUNKED else b""
-        return b"".join((status_line(self.status), self.block, length, connection_line, defaults, b"\r\n"))
+        return b"".join((_status_line(self.status), self.block, length, connection_line, defaults, b"\r\n"))
 
     def _missing(self, defaults: bytes) -> bytes:
         present = [name for name, has in ((b"date:", self.has_date), (b"server:", self.has_server)) if has]
         return b"".join(line for line in defaults.splitlines(keepends=True) if not line.startswith(tuple(present)))
 
 
-def status_line(status: int) -> bytes:
+class ResponseHeads:
+    """Checks heads. Headers come again and again, so lines that were found sendable are remembered, some hundreds."""
+
+    def __init__(self) -> None:
+        self._known_lines: dict[tuple[bytes, bytes], bytes] = {}
+
+    def read(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> ResponseHead:
+        """**Errors**: `ValueError` or `TypeError` for what cannot be sent, a line end inside a header above all."""
+        if not isinstance(status, int) or not 200 <= status <= 999:
+            raise ValueError(f"{status!r} is not the status of a final response")
+        head = ResponseHead(int(status))
+        known = self._known_lines
+        block = b""
+        for name, value in headers:
+            line = known.get((name, value))
+            block += self._line(head, name, value) if line is None else line
+        head.block = block
+        return head
+
+    def _line(self, head: ResponseHead, name: bytes, value: bytes) -> bytes:
+        lowered = name.lower()
+        if lowered in _OURS and not head.note(lowered, bytes(value).strip()):
+            return b""
+        line = b"%b: %b\r\n" % (name, value)
+        if not name or name.translate(None, TOKEN_BYTES) or _UNSENDABLE.search(line, 0, len(line) - 2):
+            raise ValueError(f"{name!r}: {value!r} is not a header")
+        if lowered not in _OURS and len(line) <= _LONGEST_KNOWN_LINE:
+            if len(known := self._known_lines) >= _MOST_KNOWN_LINES:
+                known.clear()
+            known[name, value] = line
+        return line
+
+
+def _status_line(status: int) -> bytes:
     return _STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
 
 
@@ -107,4 +132,4 @@ def plain_response(status: int, text: str, defaults: bytes) -> bytes:
     """A whole response of the server's own, after which it closes the connection."""
     body = text.encode() + b"\n"
     head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body)
-    return b"".join([status_line(status), head, defaults, b"\r\n", body])
+    return b"".join([_status_line(status), head, defaults, b"\r\n", body])

@@ -29,30 +29,32 @@ class Inbound:
     async def next_head(self) -> RequestHead | None:
         """None when there is none, because the client has gone, was idle for too long, or the server shuts down."""
         reader = self.reader
-        head = reader.next_head() if reader.holds_bytes else None
-        if head is not None:
-            await trio.lowlevel.checkpoint()  # so that a client that pipelines leaves others their turn
-            return head
-        if not reader.holds_bytes:
-            data = await self._first_bytes()
-            if not data:
-                return None
-            reader.feed(data)
+        if reader.holds_bytes:
             head = reader.next_head()
-        return head or await self._rest_of_head()
+            if head is not None:
+                await trio.lowlevel.checkpoint()  # so that a client that pipelines leaves others their turn
+                return head
+        if not reader.holds_bytes and not await self._first_bytes():
+            return None
+        return reader.next_head() or await self._rest_of_head()
 
-    async def _first_bytes(self) -> bytes:
-        """The beginning of the next request; ``b""`` when none comes in time."""
+    async def _first_bytes(self) -> bool:
+        """Feed the beginning of the next request; whether one came in time."""
         if self._service.finishing:
-            return b""
-        idle = self._service.idle
-        idle.add(self._wire)
+            return False
+        idle, wire = self._service.idle, self._wire
+        idle.add(wire)
         try:
-            return await self._wire.read()
+            data = None
+            while data is None:
+                await wire.readable()
+                data = wire.receive()
         except trio.ClosedResourceError:
-            return b""
+            return False
         finally:
-            idle.remove(self._wire)
+            idle.remove(wire)
+        self.reader.feed(data)
+        return bool(data)
 
     async def _rest_of_head(self) -> RequestHead | None:
         deadline = trio.current_time() + self._service.limits.head_seconds

@@ -13,7 +13,7 @@ from hypercorn.config import Config
 from ._departures import Departures
 from ._disconnect import App, Scope
 from ._http1_head import HeadParser
-from ._http1_response import ResponseHead
+from ._http1_response import ResponseHead, ResponseHeads
 from ._idle import IdleConnections
 from ._limits import ServeLimits
 
@@ -65,10 +65,11 @@ class Service:
         self.departures = departures  # None: this platform cannot, and hypercorn's connection class serves
         self.state: dict[str, Any] = {}  # the lifespan's; each request gets a copy
         self.heads = HeadParser(limits)
+        self.response_heads = ResponseHeads()
         self.connections: set[Connection] = set()
         self.idle = IdleConnections(self.settings.keep_alive_seconds)
         self.finishing = False  # no request is read that has not begun to arrive
-        self.on_request: Callable[[], None] = _nothing
+        self.on_request: Callable[[], None] | None = None
         self.spawn: Callable[[Connection], None] = _nowhere  # serve it in a task of its own
         self.logs_access = config.accesslog is not None or config.statsd_host is not None
         self._second = 0
@@ -93,9 +94,6 @@ class Service:
         summary: Any = None if response is None else {"status": response.status, "headers": response.headers()}
         request: Any = scope
         await self.config.log.access(request, summary, trio.current_time() - since)
-
-
-def _nothing() -> None: ...
 
 
 def _nowhere(connection: Connection) -> None:

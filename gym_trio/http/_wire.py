@@ -13,6 +13,7 @@ from ._limits import Allowance, ServeLimits
 __all__ = ["ClientGone", "TooSlow", "Wire"]
 
 _RECEIVE_BYTES = 64 * 1024
+_NOTHING = memoryview(b"")
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection
 
 
@@ -31,17 +32,18 @@ class Wire:
 
     **Errors**: `ClientGone` from sending, whether the socket failed or the client did not read within the limits.
 
-    **Ownership**: owns the socket; `close` is synchronous and idempotent. `release` gives the socket away.
+    **Ownership**: owns the socket; `close` is synchronous and idempotent.
     """
 
-    __slots__ = ("_broken", "_descriptor", "_limits", "_receiving", "_sending", "_socket", "_writing")
+    __slots__ = ("_broken", "_descriptor", "_limits", "_receiving", "_rest", "_sending", "_socket", "_writing")
 
     def __init__(self, sock: socket.socket, limits: ServeLimits) -> None:
         self._socket = sock
         self._descriptor = sock.fileno()
         self._limits = limits
         self._writing = False
-        self._broken = False  # a write was cut short, so that nothing can follow it
+        self._broken = False  # something was not sent whole, so that nothing can follow it
+        self._rest = _NOTHING  # of what was not sent whole
         self._receiving: Allowance | None = None
         self._sending: Allowance | None = None
 
@@ -49,19 +51,28 @@ class Wire:
         """A new request begins."""
         self._receiving = self._sending = None
 
+    async def readable(self) -> None:
+        """Wait for input, or its end."""
+        await trio.lowlevel.wait_readable(self._descriptor)
+
+    def receive(self, size: int = _RECEIVE_BYTES) -> bytes | None:
+        """The input that is there, None if there is none yet; ``b""`` at its end, and when the socket has failed."""
+        try:
+            return self._socket.recv(size)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
     async def read(self, size: int = _RECEIVE_BYTES) -> bytes:
-        """Wait for input; ``b""`` at its end, and when the socket has failed."""
-        while True:
-            await trio.lowlevel.wait_readable(self._descriptor)
-            try:
-                return self._socket.recv(size)
-            except BlockingIOError:
-                continue  # the kernel had spoken too soon
-            except OSError:
-                return b""
+        data = None
+        while data is None:
+            await self.readable()
+            data = self.receive(size)
+        return data
 
     def stop_waiting(self) -> None:
-        """End a `read` that waits, with `trio.ClosedResourceError`. One that has been woken by input goes on."""
+        """End a `readable` that waits, with `trio.ClosedResourceError`. One that has been woken by input goes on."""
         trio.lowlevel.notify_closing(self._descriptor)
 
     async def read_until(self, deadline: float) -> bytes:
@@ -82,12 +93,16 @@ class Wire:
         raise TooSlow
 
     def send(self, data: bytes) -> int:
-        """Hand over as much as the kernel takes now. What is left belongs to `send_rest`, before anything else."""
+        """Hand over as much as the kernel takes now. If that is not all, `send_rest` has to follow."""
         if self._broken:
             if self._writing:
                 raise trio.BusyResourceError("another task is sending on this connection")
             raise ClientGone("an earlier part of the response was not sent")
-        return self._hand_over(data)
+        sent = self._hand_over(data)
+        if sent < len(data):
+            self._broken = True
+            self._rest = memoryview(data)[sent:]
+        return sent
 
     def _hand_over(self, data: bytes | memoryview) -> int:
         try:
@@ -97,11 +112,12 @@ class Wire:
         except OSError as error:
             raise ClientGone("the client is gone") from error
 
-    async def send_rest(self, rest: memoryview) -> None:
-        """Wait until the kernel has taken it, as long as the request's allowance lasts."""
+    async def send_rest(self) -> None:
+        """Wait until the kernel has taken what `send` left, as long as the request's allowance lasts."""
         if self._sending is None:
             self._sending = Allowance(self._limits)
-        self._writing = self._broken = True
+        rest, self._rest = self._rest, _NOTHING
+        self._writing = True
         try:
             while rest:
                 started = trio.current_time()
@@ -115,6 +131,10 @@ class Wire:
             self._broken = False
         finally:
             self._writing = False
+
+    async def send_all(self, data: bytes) -> None:
+        if self.send(data) < len(data):
+            await self.send_rest()
 
     def end_output(self) -> None:
         """The client sees the end of what it is sent; what it sends can still be read."""
@@ -132,9 +152,6 @@ class Wire:
         """Let the client see an error, not an end."""
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-
-    def release(self) -> socket.socket:
-        return self._socket
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
