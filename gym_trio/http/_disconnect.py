@@ -24,7 +24,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # The value under this key is an async function without arguments. Awaiting it asks the server to cancel the call when
-# the client goes before the response is complete: at once if it has gone already, never once the response is complete.
+# the client goes before the response is complete, and never afterwards; if it has gone already, the await is.
 # It returns when the body has arrived, since a departure can hide behind bytes that nobody reads.
 DISCONNECT_EXTENSION = "gym_trio.cancel_on_disconnect"
 AskToCancel = Callable[[], Awaitable[None]]
@@ -70,7 +70,6 @@ class CancelOnDisconnect:
             await _Watched(receive, send, self._read_ahead_bytes).run(self._app, scope)
             return
         await ask_to_cancel()
-        await trio.lowlevel.checkpoint_if_cancelled()
         await self._app(scope, receive, send)
 
 

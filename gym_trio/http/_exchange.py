@@ -79,6 +79,8 @@ class Exchange:
             body = await self._rest_of_body()
             if body is not None:
                 self._body = (self._body or b"") + body
+        if self.has_left:
+            await trio.lowlevel.checkpoint_if_cancelled()
 
     def client_left(self) -> None:
         if self.phase >= Phase.COMPLETE or self.has_left:

@@ -81,14 +81,14 @@ class HeadParser:
         if len(lines) > self._most_fields:
             raise BadRequest(431, "too many headers")
         known = self._known_fields
-        headers: list[tuple[bytes, bytes]] = []
+        headers = [known.get(line) or self._read_field(line) for line in lines]
         parsed = RequestHead(self._known_lines.get(first) or self.read_line(first), headers)
         deciding: dict[bytes, bytes] = {}
-        for line in lines:
-            field = known.get(line) or self._read_field(line)
-            headers.append(field)
-            if field[0] in _DECIDING:
-                _note(deciding, *field)
+        for name, value in headers:
+            if name in _DECIDING:
+                if name in deciding:
+                    value = _join(name, deciding[name], value)
+                deciding[name] = value
         _check_host(parsed.line, deciding.get(b"host"))
         if len(deciding) > 1 or not parsed.line.minor_version:
             _read_framing(parsed, deciding)
@@ -121,13 +121,11 @@ def _remember(known: dict[bytes, Read], line: bytes, read: Read) -> None:
         known[line] = read
 
 
-def _note(deciding: dict[bytes, bytes], name: bytes, value: bytes) -> None:
-    if name not in deciding:
-        deciding[name] = value
-    elif name in _ONCE:
+def _join(name: bytes, first: bytes, second: bytes) -> bytes:
+    """Two headers of one name as one, where that has one meaning."""
+    if name in _ONCE:
         raise BadRequest(400, f"more than one {name.decode()} header")
-    else:
-        deciding[name] += b"," + value
+    return first + b"," + second
 
 
 def _take_target_apart(method: str, target: bytes, minor_version: int) -> RequestLine:

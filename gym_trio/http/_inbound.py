@@ -47,7 +47,7 @@ class Inbound:
         try:
             data = None
             while data is None:
-                await wire.readable()
+                await trio.lowlevel.wait_readable(wire.descriptor)
                 data = wire.receive()
         except trio.ClosedResourceError:
             return False

@@ -35,11 +35,11 @@ class Wire:
     **Ownership**: owns the socket; `close` is synchronous and idempotent.
     """
 
-    __slots__ = ("_broken", "_descriptor", "_limits", "_receiving", "_rest", "_sending", "_socket", "_writing")
+    __slots__ = ("_broken", "_limits", "_receiving", "_rest", "_sending", "_socket", "_writing", "descriptor")
 
     def __init__(self, sock: socket.socket, limits: ServeLimits) -> None:
         self._socket = sock
-        self._descriptor = sock.fileno()
+        self.descriptor = sock.fileno()
         self._limits = limits
         self._writing = False
         self._broken = False  # something was not sent whole, so that nothing can follow it
@@ -50,10 +50,6 @@ class Wire:
     def renew_allowances(self) -> None:
         """A new request begins."""
         self._receiving = self._sending = None
-
-    async def readable(self) -> None:
-        """Wait for input, or its end."""
-        await trio.lowlevel.wait_readable(self._descriptor)
 
     def receive(self, size: int = _RECEIVE_BYTES) -> bytes | None:
         """The input that is there, None if there is none yet; ``b""`` at its end, and when the socket has failed."""
@@ -67,13 +63,13 @@ class Wire:
     async def read(self, size: int = _RECEIVE_BYTES) -> bytes:
         data = None
         while data is None:
-            await self.readable()
+            await trio.lowlevel.wait_readable(self.descriptor)
             data = self.receive(size)
         return data
 
     def stop_waiting(self) -> None:
-        """End a `readable` that waits, with `trio.ClosedResourceError`. One that has been woken by input goes on."""
-        trio.lowlevel.notify_closing(self._descriptor)
+        """End a wait for input, with `trio.ClosedResourceError`. One that has been woken by input goes on."""
+        trio.lowlevel.notify_closing(self.descriptor)
 
     async def read_until(self, deadline: float) -> bytes:
         """**Errors**: `TooSlow` after ``deadline``."""
@@ -122,7 +118,7 @@ class Wire:
             while rest:
                 started = trio.current_time()
                 with trio.CancelScope(deadline=started + self._sending.seconds()) as wait:
-                    await trio.lowlevel.wait_writable(self._descriptor)
+                    await trio.lowlevel.wait_writable(self.descriptor)
                 if wait.cancelled_caught:
                     raise ClientGone("the client does not read its response")
                 sent = self._hand_over(rest)
