@@ -40,7 +40,8 @@ class Play:
 class GymnasiumAgent(AgentServer):
     """An agent for environments that are stepped (`GymnasiumServer`).
 
-    ``/reset`` takes the row; its observation becomes a user message after the row's own input. Each model reply goes to
+    ``/reset`` takes the row; its observation becomes a user message after the row's own input, and its
+    ``info["tools"]`` are offered to the model besides the row's. Each model reply goes to
     ``/step``, each observation back to the model. The result is the row with ``response`` (every reply, tool output and
     observation in order, usage summed), ``reward`` (the sum over the steps), ``terminated``, ``truncated``, ``info``.
     ``max_steps`` bounds the model calls; the episode is then truncated. ``step_timeout_seconds`` bounds one model call
@@ -94,7 +95,9 @@ class GymnasiumAgent(AgentServer):
         items = input_items(params.get("input"))
         if first["observation"]:
             items = [*items, {"role": "user", "content": first["observation"]}]
-        return Play({**params, "input": items}, link)
+        offered = first["info"].get("tools")
+        tools = {"tools": [*(params.get("tools") or ()), *offered]} if offered else {}
+        return Play({**params, "input": items, **tools}, link)
 
     async def _ask(self, request: RequestBody, play: Play) -> None:
         body = {**play.params, "input": [*play.params["input"], *play.outputs]}

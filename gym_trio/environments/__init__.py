@@ -33,6 +33,7 @@ IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
         "math_advanced_calculations": "gym_trio.environments.math_advanced_calculations:MathAdvancedCalculations",
         "mcqa": "gym_trio.environments.mcqa:MultipleChoice",
         "mrcr": "gym_trio.environments.mrcr:Mrcr",
+        "openenv": "gym_trio.environments.openenv:OpenEnv",
         "proof_genselect": "gym_trio.environments.proof_genselect:ProofGenSelect",
         "ragtruth": "gym_trio.environments.ragtruth:RagTruth",
         "reasoning_gym": "gym_trio.environments.reasoning_gym:ReasoningGym",

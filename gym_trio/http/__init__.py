@@ -6,6 +6,7 @@ disconnects       `CancelOnDisconnect`
 asking            `ServerClient` (by name), `Request`, `Response`, `StreamedResponse`, `Origin`
 transports        `Transport`, `open_socket_transport`, `SocketTransport`, `TransportSettings`, `RetryPolicy`
 in memory         `MemoryTransport`, `open_lifespan`
+messages          `WebSocket`, made by `connect_websocket`
 ================  =====================================================================================
 
 What stands on hypercorn is imported when it is first used, so that a client does not pay for a server.
@@ -35,8 +36,17 @@ if TYPE_CHECKING:
     from ._open_server import ServedApp as ServedApp
     from ._open_server import open_server as open_server
     from ._serve import serve as serve
+    from ._websocket import WebSocket as WebSocket
+    from ._websocket import connect_websocket as connect_websocket
 
-_LAZY = {"ServeLimits": "_limits", "ServedApp": "_open_server", "open_server": "_open_server", "serve": "_serve"}
+_LAZY = {
+    "ServeLimits": "_limits",
+    "ServedApp": "_open_server",
+    "WebSocket": "_websocket",
+    "connect_websocket": "_websocket",
+    "open_server": "_open_server",
+    "serve": "_serve",
+}
 
 
 def __getattr__(name: str) -> Any:
