@@ -12,7 +12,6 @@ from ..errors import FailureKind, MissingExtraError, RequestRefused, RolloutFail
 from ._body import Receive, Scope, Send, send_json
 from ._failures import failure_of, failure_to_wire
 from ._signed_cookie import SignedCookie
-from ._tool_calls import call_tool
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -121,7 +120,7 @@ class McpExposure:
         session = context.request.scope["gym_trio.session"]
         try:
             tool = self._server.find_tool(params.name)
-            reply = await call_tool(self._server, tool, session, tool.check(params.arguments or {}))
+            reply = await self._server.tool_calls.call(tool, session, params.arguments or {})
         except RequestRefused as refused:
             return self._result(orjson.dumps({"detail": refused.detail}, default=repr), is_error=True)
         except RolloutFailure as failure:

@@ -8,8 +8,6 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-import trio
-
 from ..config import structure
 from ..errors import FailureKind, RequestRefused, Stage
 from ._aggregate import aggregate_of
@@ -17,17 +15,15 @@ from ._body import RequestBody
 from ._mcp import McpExposure
 from ._resource_sessions import ResourceSessions
 from ._server import LIMIT_KEYS, Server
-from ._tool_calls import call_tool
+from ._tool_calls import ToolCalls
 from ._tools import Tool, tools_of
-from ._verifier_pool import VerifierLimits
 from ._verifying import Verifying
+from ._worker_pool import EnvironmentLimits
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 __all__ = ["ResourcesServer", "Session"]
-
-TOOL_THREADS = 100
 
 Verdict: TypeAlias = "float | Mapping[str, Any]"
 
@@ -68,11 +64,10 @@ class ResourcesServer(Server):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         bounds = {key: self.config[key] for key in LIMIT_KEYS if self.config.get(key) is not None}
-        self.limits = structure(VerifierLimits, bounds, key=self.name)
+        self.limits = structure(EnvironmentLimits, bounds, key=self.name)
         self.verifying = Verifying(self)
-        # A tool that hangs in its thread keeps its place there, and takes none of the process's other threads.
-        self.tool_threads = trio.CapacityLimiter(TOOL_THREADS)
         self.tools: Mapping[str, Tool] = tools_of(type(self))
+        self.tool_calls = ToolCalls(self)
         exposed = self.config.get("expose_tools_over_mcp", self.expose_tools_over_mcp)
         self.mcp: McpExposure | None = McpExposure(self) if exposed is True else None
         self.resource_sessions = ResourceSessions(self)
@@ -116,7 +111,7 @@ class ResourcesServer(Server):
         ``async def`` runs on the server's loop and must not block. A plain ``def`` may: it runs in a process from a
         small pool, with a copy of ``session`` (what it changes there is lost) on an instance of its own of the class,
         made from ``name`` and ``config``. Whatever it does there, hang, crash, take memory, fails its rollout alone.
-        A class made inside a function is forked for each verification instead. See `VerifierLimits` for the bounds.
+        A class made inside a function is forked for each verification instead. See `EnvironmentLimits` for the bounds.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define verify")
 
@@ -127,6 +122,7 @@ class ResourcesServer(Server):
                 yield
             finally:
                 await self.verifying.aclose()
+                await self.tool_calls.aclose()
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -151,9 +147,8 @@ class ResourcesServer(Server):
 
     async def _call_tool(self, request: RequestBody) -> Any:
         tool = self.find_tool(request.path_params["tool_name"])
-        arguments = tool.check(request)
         with self.resource_sessions.using(request) as session:
-            return await call_tool(self, tool, session, arguments)
+            return await self.tool_calls.call(tool, session, request)
 
     def find_tool(self, name: str) -> Tool:
         """**Errors**: `RequestRefused` (404) that names the tools there are."""

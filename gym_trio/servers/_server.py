@@ -33,7 +33,14 @@ SESSION_KEYS = (
     "minted_absolute_ttl_seconds",
 )
 # Keys that bound an environment's verifier and tools.
-LIMIT_KEYS = ("verify_timeout_seconds", "verify_processes", "verify_memory_bytes", "tool_timeout_seconds")
+LIMIT_KEYS = (
+    "verify_timeout_seconds",
+    "verify_processes",
+    "verify_memory_bytes",
+    "tool_timeout_seconds",
+    "tool_processes",
+    "tool_memory_bytes",
+)
 _OTHERS = ("agent_server", "model_server", "resources_server", "expose_tools_over_mcp")
 COMMON_KEYS = BLOCK_KEYS | {*_OTHERS, *SESSION_KEYS, *LIMIT_KEYS}
 

@@ -1,70 +1,138 @@
-"""One call of an environment's tool, and what its answer must be."""
+"""`ToolCalls`: the calls of one environment's tools, on its loop, in a thread, or in a process of their own."""
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Mapping
+import pickle
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import orjson
 import trio
 
 from ..errors import FailureKind, RolloutFailure, Stage
-from ._body import Reply, encode_default
+from ._answers import job_answer
+from ._body import Reply
+from ._jobs import ToolUse
+from ._session_state import state_from
+from ._tool_answer import encoded_answer
 from ._tools import Tool
+from ._worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from ._resources import ResourcesServer
 
-__all__ = ["call_tool"]
+__all__ = ["ToolCalls"]
+
+TOOL_THREADS = 100
+LOOP_SECONDS = 600.0
+PROCESS_SECONDS = 60.0
 
 
-async def call_tool(server: ResourcesServer, tool: Tool, session: Any, arguments: Mapping[str, Any]) -> Reply:
-    """Run ``tool`` with checked ``arguments`` in ``session``: a plain function in a thread, an async one here.
+@attrs.define(eq=False)
+class Turns:
+    """Who may use one session's state: any number of tools here, or one that has it in another process."""
 
-    **Cancellation**: passes through; a thread is left to end by itself.
+    callers: int = 0  # that hold or wait for a turn; the last one that leaves takes the record along
+    _alone: trio.Lock = attrs.field(factory=trio.Lock)
+    _here: int = 0
+    _none_here: trio.lowlevel.ParkingLot = attrs.field(factory=trio.lowlevel.ParkingLot)
 
-    **Errors**: what the tool raises; `RolloutFailure` (stage ``agent``) when it overruns ``tool_timeout_seconds``, or
-    returns what JSON cannot carry: NaN, infinity, an object without a form.
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        async with self._alone:
+            self._here += 1
+        try:
+            yield
+        finally:
+            self._here -= 1
+            if not self._here:
+                self._none_here.unpark_all()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        async with self._alone:
+            while self._here:
+                await self._none_here.park()
+            yield
+
+
+class ToolCalls:
+    """The tool calls of one server.
+
+    **Ownership**: `aclose` ends the processes of its isolated tools.
     """
-    seconds = server.limits.tool_timeout_seconds
-    with trio.move_on_after(seconds):
-        if tool.is_async:
-            return Reply(_encoded(server, tool, await tool.method(server, session, **arguments)))
-        call = functools.partial(tool.method, server, session, **arguments)
-        found = await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=server.tool_threads)
-        return Reply(_encoded(server, tool, found))
-    raise RolloutFailure(
-        FailureKind.AGENT_TIMEOUT,
-        f"{server.name}: the tool {tool.name} took over {seconds:g} s (tool_timeout_seconds)",
-        stage=Stage.AGENT,
-    )
 
+    def __init__(self, server: ResourcesServer) -> None:
+        self._server = server
+        self._isolates = any(tool.isolated for tool in server.tools.values())
+        # A tool that hangs in its thread keeps its place there, and takes none of the process's other threads.
+        self._threads = trio.CapacityLimiter(TOOL_THREADS)
+        # By the state's identity: only states that a call is using are in here, so none can be taken for another.
+        self._turns: dict[int, Turns] = {}
 
-def _encoded(server: ResourcesServer, tool: Tool, found: Any) -> bytes:
-    try:
-        encoded = orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
-    except TypeError as error:
-        raise _unfit(server, tool, str(error)) from None
-    # The encoder writes numbers that JSON lacks as null: only then is it worth a look.
-    if b"null" in encoded and _has_no_number(found):
-        raise _unfit(server, tool, "NaN or infinity is no JSON")
-    return encoded
+    @functools.cached_property
+    def _pool(self) -> WorkerPool:
+        limits = self._server.limits
+        seconds = limits.tool_timeout_seconds or PROCESS_SECONDS
+        return WorkerPool(self._server, limits.tool_processes, limits.tool_memory_bytes, seconds)
 
+    async def call(self, tool: Tool, session: Any, sent: Mapping[str, Any]) -> Reply:
+        """Run ``tool`` in ``session`` with the arguments that a model ``sent``.
 
-def _has_no_number(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    if isinstance(value, Mapping):
-        return any(map(_has_no_number, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_no_number, value))
+        **Cancellation**: passes through; it kills the process of an isolated tool, and leaves a thread behind.
 
+        **Errors**: what the tool raises; `ToolError` for arguments that do not fit; `RolloutFailure` (stage ``agent``)
+        when it overruns ``tool_timeout_seconds``, returns what JSON cannot carry, or, isolated, ends its process.
+        """
+        arguments = tool.check(sent)
+        if not self._isolates:
+            return await self._call_here(tool, session, arguments)
+        async with self._turn(session, alone=tool.isolated):
+            if tool.isolated:
+                return await self._call_isolated(tool, session, sent)
+            return await self._call_here(tool, session, arguments)
 
-def _unfit(server: ResourcesServer, tool: Tool, why: str) -> RolloutFailure:
-    return RolloutFailure(
-        FailureKind.AGENT_RUN_ERROR,
-        f"{server.name}: what the tool {tool.name} returned cannot be written: {why}",
-        stage=Stage.AGENT,
-        terminal=True,
-    )
+    @asynccontextmanager
+    async def _turn(self, session: Any, *, alone: bool) -> AsyncIterator[None]:
+        turns = self._turns.setdefault(id(session), Turns())
+        turns.callers += 1
+        try:
+            async with turns.alone() if alone else turns.shared():
+                yield
+        finally:
+            turns.callers -= 1
+            if not turns.callers:
+                del self._turns[id(session)]
+
+    async def _call_here(self, tool: Tool, session: Any, arguments: Mapping[str, Any]) -> Reply:
+        server = self._server
+        seconds = server.limits.tool_timeout_seconds or LOOP_SECONDS
+        with trio.move_on_after(seconds):
+            if tool.is_async:
+                return Reply(encoded_answer(server.name, tool, await tool.method(server, session, **arguments)))
+            call = functools.partial(tool.method, server, session, **arguments)
+            found = await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._threads)
+            return Reply(encoded_answer(server.name, tool, found))
+        raise RolloutFailure(
+            FailureKind.AGENT_TIMEOUT,
+            f"{server.name}: the tool {tool.name} took over {seconds:g} s (tool_timeout_seconds)",
+            stage=Stage.AGENT,
+        )
+
+    async def _call_isolated(self, tool: Tool, session: Any, sent: Mapping[str, Any]) -> Reply:
+        job = ToolUse(session, tool.name, dict(sent), self._server.name)
+        answer = await self._pool.carry_out(job)
+        if "state" in answer:
+            try:
+                state_from(answer["state"], session, self._server)
+            except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError) as error:
+                raise job.unfit(f"the state that {job.what} left cannot be taken back: {error}") from None
+        return Reply(orjson.dumps(job_answer(answer, job)))
+
+    async def aclose(self) -> None:
+        """**Cancellation**: shielded; bounded by what the kernel takes to end a process."""
+        if "_pool" in vars(self):
+            await self._pool.aclose()

@@ -6,7 +6,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 import attrs
 
@@ -16,22 +16,50 @@ __all__ = ["Tool", "tool", "tools_of"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MARK = "_gym_trio_tool_name"
+_MARK = "_gym_trio_tool"
 
 
-def tool(method: F) -> F:
-    """Mark a method of a `ResourcesServer` as a tool that the model can call.
+@overload
+def tool(method: F) -> F: ...
+@overload
+def tool(*, isolated: bool | None = None) -> Callable[[F], F]: ...
+def tool(method: F | None = None, *, isolated: bool | None = None) -> F | Callable[[F], F]:
+    """Mark a method of a `ResourcesServer` as a tool that the model can call: ``@tool`` or ``@tool(isolated=...)``.
 
-    The method is ``async def name(self, session, *, city: str, days: int = 3) -> JSON value``; a plain ``def``, which
-    may block, runs in a thread. The annotations (those
-    that msgspec knows: numbers, strings, lists, dicts, ``Literal``, ``Optional``, enums, attrs and data classes,
-    ``Annotated[..., msgspec.Meta(...)]``) become the JSON schema of the arguments, the docstring the description. A
-    call whose arguments do not fit is answered to the model with what is wrong, and the method is not run.
+    The method is ``async def name(self, session, *, city: str, days: int = 3) -> JSON value``, or a plain ``def``. The
+    annotations (those that msgspec knows: numbers, strings, lists, dicts, ``Literal``, ``Optional``, enums, attrs and
+    data classes, ``Annotated[..., msgspec.Meta(...)]``) become the JSON schema of the arguments, the docstring the
+    description. A call whose arguments do not fit is answered to the model with what is wrong, and the method is not
+    run.
+
+    An ``async def`` runs on the server's loop and must not block. A plain ``def`` may: it is *isolated*, in a process
+    from a small pool. Whatever it does there, hang, crash, end its process, take memory, fails its rollout alone. It
+    works on a copy of the session's state, which pickle must be able to carry, and on an instance of its own of the
+    class, made from ``name`` and ``config``: what it has changed in the state comes back, what it has changed on
+    ``self`` does not. While it runs, the other tools of that session wait. ``isolated=True`` treats an ``async def``
+    so; ``isolated=False`` runs a plain one in a thread of the server, on the state itself and beside the others, where
+    a crash (``os._exit``, a fault in C) takes the server and all of its rollouts along and a hang cannot be ended.
 
     **Errors**: `ToolError` raised inside goes to the model; anything else fails the rollout.
     """
-    setattr(method, _MARK, method.__name__)
-    return method
+
+    def mark(method: F) -> F:
+        setattr(method, _MARK, _Mark(inspect.iscoroutinefunction(method), isolated))
+        return method
+
+    return mark if method is None else mark(method)
+
+
+@attrs.frozen
+class _Mark:
+    """What `tool` leaves on a method."""
+
+    is_async: bool
+    isolated_by_choice: bool | None
+
+    @property
+    def isolated(self) -> bool:
+        return not self.is_async if self.isolated_by_choice is None else self.isolated_by_choice
 
 
 @attrs.frozen
@@ -44,6 +72,7 @@ class Tool:
     method: Callable[..., Any]
     arguments_type: Any
     is_async: bool = True
+    isolated: bool = False  # carried out in a process of its own
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -84,11 +113,11 @@ def _tools_of(cls: Any) -> Mapping[str, Tool]:
     for base in reversed(cls.__mro__):
         for name, value in vars(base).items():
             if hasattr(value, _MARK):
-                found[name] = _make_tool(cls, name, value)
+                found[name] = _make_tool(cls, name, value, getattr(value, _MARK))
     return found
 
 
-def _make_tool(cls: type, name: str, method: Callable[..., Any]) -> Tool:
+def _make_tool(cls: type, name: str, method: Callable[..., Any], mark: _Mark) -> Tool:
     import msgspec
 
     where = f"{cls.__name__}.{name}"
@@ -109,9 +138,8 @@ def _make_tool(cls: type, name: str, method: Callable[..., Any]) -> Tool:
         parameters = _inline(msgspec.json.schema(arguments_type))
     except TypeError as error:
         raise ConfigError(f"an argument's type has no JSON schema: {error}", key=where) from None
-    return Tool(
-        name, inspect.getdoc(method) or "", parameters, method, arguments_type, inspect.iscoroutinefunction(method)
-    )
+    doc = inspect.getdoc(method) or ""
+    return Tool(name, doc, parameters, method, arguments_type, mark.is_async, mark.isolated)
 
 
 def _inline(schema: dict[str, Any]) -> dict[str, Any]:

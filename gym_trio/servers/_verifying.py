@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from ..errors import FailureKind, RolloutFailure, Stage
+from ._answers import job_answer
 from ._body import RequestBody
+from ._jobs import Verification
 from ._verdict import verify_response
-from ._verifier_pool import VerifierPool
-from ._verifier_process import verifier_failed
+from ._worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from ._resources import ResourcesServer
@@ -55,8 +57,9 @@ class Verifying:
         self._seconds = server.limits.verify_timeout_seconds or usual
 
     @functools.cached_property
-    def _pool(self) -> VerifierPool:
-        return VerifierPool(self._server, self._server.limits, self._seconds)
+    def _pool(self) -> WorkerPool:
+        limits = self._server.limits
+        return WorkerPool(self._server, limits.verify_processes, limits.verify_memory_bytes, self._seconds)
 
     @functools.cached_property
     def _threads(self) -> trio.CapacityLimiter:
@@ -71,11 +74,16 @@ class Verifying:
         what is no reward.
         """
         if self._place is Place.PROCESS:
-            return await self._pool.verify(session, request)
+            job = Verification(session, dict(request), request.rollout_id)
+            return verify_response(job_answer(await self._pool.carry_out(job), job))
         with trio.move_on_after(math.inf) as scope:
             scope.deadline = trio.current_time() + self._seconds
             return verify_response(await self._judge(scope, session, request))
-        raise verifier_failed(f"the verifier took over {self._seconds:g} s (verify_timeout_seconds)")
+        raise RolloutFailure(
+            FailureKind.VERIFIER_ERROR,
+            f"the verifier took over {self._seconds:g} s (verify_timeout_seconds)",
+            stage=Stage.VERIFICATION,
+        )
 
     async def _judge(self, scope: trio.CancelScope, session: Any, request: RequestBody) -> Any:
         if self._place is Place.LOOP:

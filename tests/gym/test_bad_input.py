@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +27,8 @@ REFERENCES = {
 # What a row's verifier, or its tool, does; each is one failure of that stage.
 VERIFIERS = ("raise", "hang", "nan", "inf", "text", "none", "exit", "kill")
 TOOLS = ("raise", "hang", "nan", "inf", "object")
+# Only a tool that is isolated may also do these.
+ISOLATED_TOOLS = (*TOOLS, "burn", "exit", "kill", "fault")
 
 
 class Model(ModelServer):
@@ -47,10 +51,24 @@ def make_environment() -> type[ResourcesServer]:
                 await trio.sleep_forever()
             return {"nan": float("nan"), "inf": float("inf"), "object": object()}.get(what, "fine")
 
+        @tool
+        def act_apart(self, session: Session, what: str = "") -> Any:
+            """Do what is asked, in a process."""
+            return misbehave(what)
+
         def verify(self, session: Session, request: RequestBody) -> Any:
             return judge(request.get("verifier"))
 
     return Env
+
+
+def misbehave(what: str) -> Any:
+    if what == "fault":
+        ctypes.string_at(0)
+    if what == "hang":
+        time.sleep(600)
+    found = judge("hang" if what == "burn" else what)
+    return {"object": object()}.get(what, found)
 
 
 def judge(what: Any) -> Any:
@@ -85,16 +103,18 @@ async def test_each_is_one_failure_of_its_own_rollout(serve: Any) -> None:
         *(row([call()], verifier=what, expected=("verifier_error", "verification")) for what in VERIFIERS),
         *(
             row(
-                [call(arguments=f'{{"what": "{what}"}}')],
-                expected=("agent_timeout" if what == "hang" else "agent_run_error", "agent"),
+                [call(name, arguments=f'{{"what": "{what}"}}')],
+                expected=("agent_timeout" if what in ("hang", "burn") else "agent_run_error", "agent"),
             )
-            for what in TOOLS
+            for name, acts in (("act", TOOLS), ("act_apart", ISOLATED_TOOLS))
+            for what in acts
         ),
         row([call("not_there")]),
         row([call(arguments='{"what": 3}')]),
         row([call(arguments="{")]),
         row([call(arguments='{"what": "' + "x" * 10_000_000 + '"}')]),
         row([call(number=number) for number in range(100)]),
+        row([call("act_apart", number=number) for number in range(20)]),
         *(row([call()]) for _ in range(10)),
     ]
     async with open_gym_of([environment, agent, Model(name="policy_model", client=client)], client, serve=serve) as gym:

@@ -50,7 +50,7 @@ class Tools(ResourcesServer):
         await trio.sleep_forever()
 
     @tool
-    def count(self, session: Bag) -> int:
+    async def count(self, session: Bag) -> int:
         """How many."""
         return len(session.things)
 

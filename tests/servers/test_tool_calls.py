@@ -18,12 +18,12 @@ class Point:
 
 
 class Tools(ResourcesServer):
-    @tool
+    @tool(isolated=False)
     def thread_of(self, session: Session) -> int:
         """The thread that a plain tool runs in."""
         return threading.get_ident()
 
-    @tool
+    @tool(isolated=False)
     def block(self, session: Session) -> None:
         """Block until it is let go."""
         self.config["gate"].wait(20)
@@ -52,7 +52,7 @@ async def called(gym: Any, name: str, **arguments: Any) -> Any:
     return await gym.client.post("env", f"/{name}", json=arguments, cookies=seeded.cookies())
 
 
-async def test_a_plain_tool_runs_in_a_thread(open_servers: Any) -> None:
+async def test_a_plain_tool_may_run_in_a_thread(open_servers: Any) -> None:
     """It may block: the loop goes on without it."""
     async with open_servers((Tools, "env", {})) as gym:
         assert (await called(gym, "thread_of")).json() != threading.get_ident()

@@ -1,7 +1,6 @@
-"""What runs in a verifier's process: it judges what it is sent, one at a time, and answers in JSON.
+"""What runs in a worker process: it carries out the jobs that it is sent, one at a time, and answers in JSON.
 
-It blocks on purpose; there is no event loop here but for a verifier that is async. Nothing that it sends is ever
-unpickled: what a verifier ran may be the model's own program.
+It blocks on purpose; there is no event loop here but for a verifier or tool that is async.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import contextlib
 import ctypes
 import importlib
 import importlib.util
-import inspect
 import logging
 import os
 import pickle
@@ -22,14 +20,10 @@ import sys
 from typing import Any
 
 import orjson
-import trio
 
-from ..errors import FailureKind, RequestRefused, Stage
-from ._body import RequestBody, encode_default
-from ._failures import failure_of, failure_to_wire
-from ._verdict import verify_response
+from ._jobs import Job
 
-__all__ = ["HEAD", "confine", "judge", "main", "serve_one"]
+__all__ = ["HEAD", "confine", "main", "serve_one"]
 
 HEAD = struct.Struct("!Q")  # the length of what follows it
 
@@ -42,24 +36,24 @@ def main(descriptor: int, parent: int) -> None:
     """Serve the process at the other end of the socket ``descriptor`` until it closes it."""
     link = socket.socket(fileno=descriptor)
     link.set_inheritable(False)
-    os.dup2(2, 1)  # what a verifier prints goes to the log
+    os.dup2(2, 1)  # what a job prints goes to the log
     made = pickle.loads(_receive(link))
     confine(parent, made["memory_bytes"])
     try:
         server = _find_class(made["module"], made["file"], made["class"])(name=made["name"], config=made["config"])
         answer: dict[str, Any] = {"ready": True}
     except Exception as error:
-        logger.error("no process for the verifier could be set up", exc_info=error)
+        logger.error("a worker process could not be set up", exc_info=error)
         answer = {"error": f"{type(error).__name__}: {error}"}
     _send(link, orjson.dumps(answer))
     while "ready" in answer:
-        session, body, rollout_id = pickle.loads(_receive(link))
-        _send(link, judge(server, session, RequestBody(body, rollout_id=rollout_id)))
+        job = pickle.loads(_receive(link))
+        _send(link, job.carry_out(server))
 
 
-def serve_one(link: socket.socket, server: Any, session: Any, request: RequestBody) -> None:
-    """Judge one rollout in a fork of the server's process."""
-    _send(link, judge(server, session, request))
+def serve_one(link: socket.socket, server: Any, job: Job) -> None:
+    """Carry one job out in a fork of the server's process."""
+    _send(link, job.carry_out(server))
 
 
 def confine(parent: int, memory_bytes: int) -> None:
@@ -70,7 +64,7 @@ def confine(parent: int, memory_bytes: int) -> None:
         if os.getppid() != parent:
             os._exit(1)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")  # the kernel takes the verifier first, not the server
+            score.write("1000")  # the kernel takes this one first, not the server
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     memory_bytes += _memory_in_use()
     for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
@@ -88,27 +82,6 @@ def _memory_in_use() -> int:
             return int(pages.read().split()[5]) * resource.getpagesize()
     except OSError:
         return 0
-
-
-def judge(server: Any, session: Any, request: RequestBody) -> bytes:
-    """The encoded answer: ``answer``, ``refused`` or ``failure``. ``retire`` says not to use this process again."""
-    try:
-        found = server.verify(session, request)
-        if inspect.isawaitable(found):
-            found = trio.run(_settle, found)
-        return orjson.dumps({"answer": verify_response(found)}, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
-    except RequestRefused as error:
-        return orjson.dumps({"refused": [error.status, error.detail]}, default=repr)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        logger.error("a verifier raised", exc_info=error)
-        known = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-        failure = failure_of(known, kind=FailureKind.VERIFIER_ERROR, stage=Stage.VERIFICATION)
-        broken = not isinstance(error, Exception) or isinstance(error, MemoryError)
-        return orjson.dumps({"failure": failure_to_wire(failure)[1], "retire": broken}, default=repr)
-
-
-async def _settle(found: Any) -> Any:
-    return await found
 
 
 def _receive(link: socket.socket) -> bytes:

@@ -13,7 +13,8 @@ import trio
 
 from gym_trio.errors import FailureKind, RequestRefused, RolloutFailure
 from gym_trio.servers import RequestBody, ResourcesServer
-from gym_trio.servers._verifier_child import _find_class, judge
+from gym_trio.servers._jobs import Verification
+from gym_trio.servers._worker_child import _find_class
 
 
 class Acts(ResourcesServer):
@@ -24,7 +25,7 @@ class Acts(ResourcesServer):
 
 
 def answer_to(act: Any) -> dict[str, Any]:
-    answer: dict[str, Any] = orjson.loads(judge(Acts(name="env"), None, RequestBody({"act": act})))
+    answer: dict[str, Any] = orjson.loads(Verification(None, {"act": act}).carry_out(Acts(name="env")))
     return answer
 
 

@@ -1,4 +1,4 @@
-"""`VerifierProcess`: one process that verifies, as its server sees it."""
+"""`WorkerProcess`: one process that verifies or carries tools out, as its server sees it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ import attrs
 import orjson
 import trio
 
-from ..errors import FailureKind, RolloutFailure, Stage
-from ._body import RequestBody
-from ._verifier_child import HEAD, confine, serve_one
+from ._jobs import Job
+from ._worker_child import HEAD, confine, serve_one
 
-__all__ = ["VerifierProcess", "fork_verifier", "start_verifier", "verifier_failed"]
+__all__ = ["WorkerFailed", "WorkerProcess", "fork_worker", "start_worker"]
 
 REAP_SECONDS = 5.0
 EXIT_SECONDS = 1.0
@@ -32,12 +31,16 @@ ANSWER_BYTES = 256 * 2**20
 
 _START = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[3]); "
-    "from gym_trio.servers._verifier_child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+    "from gym_trio.servers._worker_child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
 )
 
 
+class WorkerFailed(Exception):
+    """What became of a process, to be read after "its process". Never leaves the pool."""
+
+
 @attrs.define(eq=False)
-class VerifierProcess:
+class WorkerProcess:
     """A process that answers one question at a time.
 
     **Ownership**: whoever starts it calls `end`, which kills it and all of its process group, and reaps it.
@@ -53,20 +56,20 @@ class VerifierProcess:
 
         **Cancellation**: leaves the process in the middle of its work; only `end` is allowed then.
 
-        **Errors**: `RolloutFailure` (``verifier_error``) when the process ends instead, or says too much.
+        **Errors**: `WorkerFailed` when the process ends instead, or says too much.
         """
         try:
             if question is not None:
                 await self._link.send_all(HEAD.pack(len(question)) + question)
             (length,) = HEAD.unpack(await self._receive(HEAD.size))
             if length > ANSWER_BYTES:
-                raise verifier_failed(f"the verifier's answer has {length} bytes, above {ANSWER_BYTES}")
+                raise WorkerFailed(f"has answered with {length} bytes, above {ANSWER_BYTES}")
             answer: dict[str, Any] = orjson.loads(await self._receive(length))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             # Its end of the socket is closed a moment before it counts as exited.
             with trio.move_on_after(EXIT_SECONDS):
                 await trio.to_thread.run_sync(self._exit_status, 0, abandon_on_cancel=True)
-            raise verifier_failed(f"the verifier's process ended: {await self.end()}") from None
+            raise WorkerFailed(f"ended: {await self.end()}") from None
         return answer
 
     async def _receive(self, length: int) -> bytes:
@@ -108,12 +111,8 @@ class VerifierProcess:
         return f"signal {signal.Signals(exited.si_status).name}"
 
 
-def verifier_failed(message: str) -> RolloutFailure:
-    return RolloutFailure(FailureKind.VERIFIER_ERROR, message, stage=Stage.VERIFICATION)
-
-
-def start_verifier(server: Any, memory_bytes: int) -> tuple[VerifierProcess, bytes]:
-    """Start a process for verifiers of ``server``'s class, and what to `ask` it first: it makes a server of its own.
+def start_worker(server: Any, memory_bytes: int) -> tuple[WorkerProcess, bytes]:
+    """Start a process for jobs of ``server``'s class, and what to `ask` it first: it makes a server of its own.
 
     Called on the loop's thread on purpose: the kernel ends the process with the thread that started it.
     """
@@ -137,11 +136,11 @@ def start_verifier(server: Any, memory_bytes: int) -> tuple[VerifierProcess, byt
         except BaseException:
             ours.close()
             raise
-    return VerifierProcess(popen.pid, _stream(ours), popen.wait), pickle.dumps(made)
+    return WorkerProcess(popen.pid, _stream(ours), popen.wait), pickle.dumps(made)
 
 
-def fork_verifier(server: Any, session: Any, request: RequestBody, memory_bytes: int) -> VerifierProcess:
-    """Judge one rollout in a fork: for a class that another process could not import, such as one made in a function.
+def fork_worker(server: Any, job: Job, memory_bytes: int) -> WorkerProcess:
+    """Carry one job out in a fork: for a class that another process could not import, such as one made in a function.
 
     The fork has this process's memory as it is, so nothing is copied or started; it keeps none of its descriptors.
     """
@@ -152,14 +151,12 @@ def fork_verifier(server: Any, session: Any, request: RequestBody, memory_bytes:
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if pid == 0:
-        _in_fork(parent, theirs, server, session, request, memory_bytes)
+        _in_fork(parent, theirs, server, job, memory_bytes)
     theirs.close()
-    return VerifierProcess(pid, _stream(ours), lambda: os.waitpid(pid, 0)[1])
+    return WorkerProcess(pid, _stream(ours), lambda: os.waitpid(pid, 0)[1])
 
 
-def _in_fork(
-    parent: int, link: socket.socket, server: Any, session: Any, request: RequestBody, memory_bytes: int
-) -> None:
+def _in_fork(parent: int, link: socket.socket, server: Any, job: Job, memory_bytes: int) -> None:
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
@@ -168,7 +165,7 @@ def _in_fork(
         _close_all_but(link.fileno())
         confine(parent, memory_bytes)
         # A thread of its own: this one still passes for one that runs trio.
-        thread = threading.Thread(target=serve_one, args=(link, server, session, request))
+        thread = threading.Thread(target=serve_one, args=(link, server, job))
         thread.start()
         thread.join()
     finally:

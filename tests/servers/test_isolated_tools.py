@@ -1,0 +1,312 @@
+"""Isolated tools: what they do to their process fails their own call, and what they do to the state comes back."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pathlib
+import pickle
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from gym_trio.servers import RequestBody, ResourcesServer, Session, tool, tools_of
+from gym_trio.servers._session_state import state_from, state_to
+
+HERE = pathlib.Path(__file__).parent
+BOUNDS = {"tool_timeout_seconds": 20, "tool_processes": 2, "tool_memory_bytes": 2**29}
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Any]:
+    sys.path.insert(0, str(HERE))
+    try:
+        import isolated_tools
+
+        yield isolated_tools
+    finally:
+        sys.path.remove(str(HERE))
+
+
+def local_class() -> type[ResourcesServer]:
+    """A class that no other process can import."""
+    import isolated_tools
+
+    class Local(isolated_tools.Apart):  # type: ignore[name-defined, misc]
+        pass
+
+    return Local
+
+
+@pytest.fixture(params=["Apart", "local"])
+def kind(request: Any, tools: Any) -> Any:
+    return local_class() if request.param == "local" else tools.Apart
+
+
+class Caller:
+    """One session and its calls."""
+
+    def __init__(self, gym: Any, cookies: dict[str, str]) -> None:
+        self.gym = gym
+        self.cookies = cookies
+
+    async def __call__(self, tool_name: str, **arguments: Any) -> Any:
+        return await self.gym.client.post("env", f"/{tool_name}", json=arguments, cookies=self.cookies)
+
+    async def failure(self, what: str, **arguments: Any) -> Any:
+        response = await self("act", what=what, **arguments)
+        assert response.status == 500, (what, response.body)
+        return response.json()["failure"]
+
+
+async def session_of(gym: Any) -> Caller:
+    return Caller(gym, (await gym.client.post("env", "/seed_session", json={})).cookies())
+
+
+BROKEN = {
+    "raise": "ZeroDivisionError: bang",
+    "exit": "exit code 3",
+    "exit_softly": "SystemExit: 3",
+    "kill": "SIGKILL",
+    "fault": "SIGSEGV",
+    "eat": "MemoryError",
+    "nan": "NaN",
+    "infinity": "infinity",
+    "object": "object",
+    "smuggle": "mkdir",
+    "keep_a_generator": "generator",
+}
+
+
+async def test_whatever_a_tool_does_is_one_failure_of_stage_agent(open_servers: Any, kind: Any) -> None:
+    """Each names the tool and what happened; the session's state is as it was, and its next call is answered."""
+    async with open_servers((kind, "env", BOUNDS)) as gym:
+        call = await session_of(gym)
+        await call("put", item={"name": "a"})
+        for what, said in BROKEN.items():
+            failure = await call.failure(what)
+            assert (failure["failure_kind"], failure["stage"]) == ("agent_run_error", "agent"), what
+            assert said in failure["failure_reason"], (what, failure)
+            assert (await call("act", what="text")).json() == "fine"
+            assert (await call("look")).json()["items"] == [["a", "good"]], what
+
+
+async def test_what_a_tool_changes_comes_back(open_servers: Any, kind: Any) -> None:
+    """Records, a random source, and one object known by two names, between isolated tools and those of the server; a
+    server's own attributes stay with each process."""
+    async with open_servers((kind, "env", BOUNDS)) as gym:
+        call = await session_of(gym)
+        first = (await call("put", item={"name": "a", "mood": "good"})).json()
+        second = (await call("put", item={"name": "b"})).json()
+        assert (await call("spoil", name="a")).json() == "bad"
+        seen = (await call("look")).json()
+        assert seen["items"] == [["a", "bad"], ["b", "good"]]
+        assert seen["same"] is True
+        assert seen["counts"] == {"a": 1, "b": 1}
+        assert len({first["draw"], second["draw"], seen["draw"]}) == 3
+        assert os.getpid() == seen["pid"] != first["pid"]
+        assert (await (await session_of(gym))("look")).json()["items"] == []
+
+
+async def test_a_refusal_goes_to_the_model_with_what_was_done_before(open_servers: Any, kind: Any) -> None:
+    """`ToolError` and arguments that do not fit are answers; null and text are results."""
+    async with open_servers((kind, "env", BOUNDS)) as gym:
+        call = await session_of(gym)
+        refused = await call("act", what="refuse")
+        assert (refused.status, refused.json()["detail"]) == (400, "not today")
+        assert (await call("look")).json()["items"] == [["kept", "good"]]
+        assert (await call("put", item={"name": 3})).status == 422
+        assert (await call("act", what="null")).json() is None
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 10
+    while alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+def first_pid(note: pathlib.Path) -> int:
+    deadline = time.monotonic() + 40
+    while not (note.exists() and note.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return int(note.read_text().split()[0])
+
+
+async def test_one_that_hangs_is_killed_in_time(open_servers: Any, kind: Any, tmp_path: pathlib.Path) -> None:
+    """It is an ``agent_timeout`` that names tool and setting, and its process is gone."""
+    note = tmp_path / "pids"
+    async with open_servers((kind, "env", {**BOUNDS, "tool_timeout_seconds": 1})) as gym:
+        call = await session_of(gym)
+        failure = await call.failure("hang", note=str(note))
+        assert (failure["failure_kind"], failure["stage"]) == ("agent_timeout", "agent")
+        assert "act" in failure["failure_reason"]
+        assert "tool_timeout_seconds" in failure["failure_reason"]
+        assert await trio.to_thread.run_sync(gone, first_pid(note))
+        assert (await call("act", what="text")).json() == "fine"
+
+
+async def test_a_client_that_leaves_ends_the_tool(open_servers: Any, tools: Any, tmp_path: pathlib.Path) -> None:
+    """Nobody waits for the result any more; the session's other tools have their turn at once."""
+    note = tmp_path / "pids"
+    async with open_servers((tools.Apart, "env", BOUNDS), serve="sockets") as gym:
+        call = await session_of(gym)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: call("act", what="hang", note=str(note)))
+            pid = await trio.to_thread.run_sync(first_pid, note)
+            nursery.cancel_scope.cancel()
+        assert await trio.to_thread.run_sync(gone, pid)
+        assert (await call("look")).status == 200
+
+
+async def test_sessions_run_side_by_side_and_one_session_in_turns(
+    open_servers: Any, tools: Any, tmp_path: pathlib.Path
+) -> None:
+    """Two sessions' tools meet; twenty calls at once in one session lose nothing of what each has put there."""
+    async with open_servers((tools.Apart, "env", {**BOUNDS, "tool_timeout_seconds": 60})) as gym:
+        one, other = await session_of(gym), await session_of(gym)
+        met: list[int] = []
+
+        async def meet(call: Caller) -> None:
+            met.append((await call("meet", folder=str(tmp_path), others=2)).json())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(meet, one)
+            nursery.start_soon(meet, other)
+        assert met == [2, 2]
+        async with trio.open_nursery() as nursery:
+            for number in range(10):
+                nursery.start_soon(lambda number=number: one("put", item={"name": str(number)}))
+                nursery.start_soon(one, "look")
+        assert len((await one("look")).json()["items"]) == 10
+
+
+async def test_processes_end_with_the_server(open_servers: Any, tools: Any) -> None:
+    """They are kept for the next call and no longer than the server."""
+    async with open_servers((tools.Apart, "env", {**BOUNDS, "tool_processes": 1})) as gym:
+        call = await session_of(gym)
+        pids = {(await call("put", item={"name": "a"})).json()["pid"] for _ in range(3)}
+        assert len(pids) == 1
+        assert all(map(alive, pids))
+    assert all(map(gone, pids))
+
+
+async def test_a_state_that_cannot_be_handed_over_is_named(open_servers: Any, tools: Any) -> None:
+    """A state that holds what no other process can have fails the call, and the failure says what to do."""
+
+    async def make(self: Any) -> Any:
+        return tools.Shelf(odd=(each for each in ()))
+
+    cls = type("Odd", (tools.Apart,), {"create_session": make})
+    async with open_servers((cls, "env", BOUNDS)) as gym:
+        failure = await (await session_of(gym)).failure("text")
+        assert (failure["failure_kind"], failure["stage"]) == ("agent_run_error", "agent")
+        assert "generator" in failure["failure_reason"]
+        assert "isolated=False" in failure["failure_reason"]
+
+
+def test_a_plain_tool_is_isolated_unless_it_is_told_otherwise(tools: Any) -> None:
+    """As a verifier: async on the loop, plain in a process; the author may choose."""
+
+    class Chosen(ResourcesServer):
+        @tool(isolated=False)
+        def here(self, session: Session) -> None:
+            """In a thread."""
+
+    found = {**tools_of(tools.Apart), **tools_of(Chosen)}
+    assert {name: one.isolated for name, one in found.items()} == {
+        "act": True,
+        "put": True,
+        "spoil": True,
+        "look": False,
+        "meet": True,
+        "here": False,
+    }
+
+
+@attrs.define
+class Slotted:
+    a: int
+    b: Any = None
+
+
+class Weird(Session):
+    def __getstate__(self) -> Any:
+        return {"packed": self.inner}
+
+    def __setstate__(self, packed: Any) -> None:
+        self.inner = packed["packed"]
+
+
+class Bag(dict[str, Any]):
+    pass
+
+
+def session_with(**attributes: Any) -> Session:
+    session = Session()
+    vars(session).update(attributes)
+    return session
+
+
+def weird(inner: Any) -> Weird:
+    made = Weird()
+    made.inner = inner
+    return made
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (session_with(a=1, b=2), session_with(b=[3], c={"x": (1,)})),
+        (Slotted(1), Slotted(2, {"x": Slotted(3)})),
+        (weird(1), weird([2])),
+        ({"a": 1}, {"b": 2}),
+        (Bag(a=1), Bag(b=2)),
+        ([1, 2], [3]),
+        ({1}, {2, 3}),
+    ],
+)
+def test_every_kind_of_state_takes_what_comes_back(here: Any, there: Any) -> None:
+    """It stays the same object, and has the other's content, what was removed there included."""
+    state_from(pickle_text(state_to(there)), here, ResourcesServer(name="env"))
+    assert state_to(here) == state_to(there)
+
+
+def short(text: str) -> bytes:
+    return b"\x8c" + bytes([len(text)]) + text.encode()
+
+
+def pickle_text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+@pytest.mark.parametrize("name", ["os.system", "builtins.eval", "builtins.getattr", "subprocess.Popen", "nowhere.x"])
+def test_a_process_cannot_send_what_would_run_here(name: str) -> None:
+    """Names outside of the state's own classes are refused before anything is called, by any way to them."""
+    module, _, attribute = name.rpartition(".")
+    for content in (
+        f"c{module}\n{attribute}\n.".encode(),
+        f"c{RequestBody.__module__}\n{name}\n.".encode(),
+        b"\x80\x04\x8c"
+        + bytes([len(__name__)])
+        + __name__.encode()
+        + b"\x8c"
+        + bytes([len(name)])
+        + name.encode()
+        + b"\x93.",
+    ):
+        with pytest.raises((pickle.UnpicklingError, AttributeError)):
+            state_from(pickle_text(content), Slotted(1), ResourcesServer(name="env"))
