@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import telemetry
 from ..config import GymConfig, suggestion
-from ..errors import FailureKind, RolloutFailure, RowError, Stage
+from ..errors import Delivery, FailureKind, RolloutFailure, RowError, Stage
 from ..http import Response, ServerClient
 from ..rollouts import RolloutAttempt, RolloutStream, open_rollout_stream
 from ..servers import failure_from_wire
@@ -50,6 +50,7 @@ class Gym:
         self.addresses: Mapping[str, str] = dict(addresses or {})
         self._evidence = evidence
         self._streams = 0  # opened so far: rows without ids of their own are told apart by it
+        self._in_flight: set[str] = set()
         self._agents: tuple[str, ...] = tuple(agents)
         self._find_routes = find_routes
 
@@ -92,7 +93,8 @@ class Gym:
         told by its closed connection, and is not waited for.
 
         **Errors**: `RowError` from the iteration, after everything that was started, for a row that no agent takes.
-        A rollout that fails is an outcome, never an exception here.
+        A rollout that fails is an outcome, never an exception here. A row with the rollout id of one that is in flight
+        in this gym is such a failure, of stage ``admission``: what is kept by id, captures and claims, would be mixed.
         """
         return self._run_examples(
             rows,
@@ -111,7 +113,8 @@ class Gym:
             self._check_agent(agent, "run_examples(agent=...)")
 
         async def run(attempt: RolloutAttempt) -> dict[str, Any]:
-            return await self._run(attempt, self.agent_for(attempt.row, agent))
+            with self._sole(attempt.rollout_id):
+                return await self._run(attempt, self.agent_for(attempt.row, agent))
 
         def check_row(row: Mapping[str, Any]) -> None:
             self.agent_for(row, agent)
@@ -122,6 +125,22 @@ class Gym:
         del rows  # the stream lets go of them when they are used up
         async with opened as stream:
             yield stream
+
+    @contextmanager
+    def _sole(self, rollout_id: str) -> Iterator[None]:
+        if rollout_id in self._in_flight:
+            message = (
+                f"another rollout with the id {rollout_id!r} is in flight; give each row a _ng_rollout_id, or a "
+                "_ng_rollout_index, of its own"
+            )
+            raise RolloutFailure(
+                FailureKind.AGENT_REQUEST_FAILED, message, stage=Stage.ADMISSION, delivery=Delivery.NOT_SENT
+            )
+        self._in_flight.add(rollout_id)
+        try:
+            yield
+        finally:
+            self._in_flight.discard(rollout_id)
 
     async def _run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
         with telemetry.span("rollout", rollout_id=attempt.rollout_id, agent=agent):
