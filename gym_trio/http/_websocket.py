@@ -133,8 +133,12 @@ class WebSocket:
         """Ask for the upgrade and wait for the answer. **Errors**: `ResponseError` for a refusal; `TransportError`."""
         host = self._origin.authority.decode()
         await self._transmit(events.Request(host=host, target=target, extra_headers=list(headers)))
-        while self._state is _State.SHAKING_HANDS:
-            await self._read_once()
+        try:
+            while self._state is _State.SHAKING_HANDS:
+                await self._read_once()
+        except TransportError:
+            if self._refused_status is None:  # else what is missing is the rest of an explanation
+                raise
         if self._refused_status is not None:
             raise self._refusal(self._refused_status)
         if not self._accepted:
@@ -153,16 +157,21 @@ class WebSocket:
     async def _read_once(self) -> None:
         """Take in what the socket has, and answer what must be answered."""
         data = await self._read_bytes()
+        if not data:
+            self._end(PeerDropped(f"{self._origin}: the connection was lost"))
+            return
         try:
-            self._protocol.receive_data(data or None)
+            self._protocol.receive_data(data)
             found = list(self._protocol.events())
         except RemoteProtocolError as error:
             raise ProtocolError(f"{self._origin}: {error or 'what came is no WebSocket'}") from None
+        breach = self._protocol.state is wsproto.connection.ConnectionState.OPEN
         answers = [answer for event in found if (answer := self._take(event)) is not None]
         for answer in answers:
             await self._transmit(answer)
-        if not data or any(isinstance(event, events.CloseConnection) for event in found):
-            self._end(_gone(self._origin, found))
+        for event in found:
+            if isinstance(event, events.CloseConnection):
+                self._end(self._goodbye(event, breach))
 
     def _take(self, event: events.Event) -> events.Event | None:
         """Note what one event means; return what is to be sent for it."""
@@ -256,6 +265,12 @@ class WebSocket:
             body=body,
         )
 
+    def _goodbye(self, event: events.CloseConnection, breach: bool) -> TransportError:
+        why = f"code {event.code}{f': {event.reason}' if event.reason else ''}"
+        if breach:  # wsproto's own words for what the peer sent
+            return ProtocolError(f"{self._origin}: what came is no WebSocket message ({why})")
+        return PeerDropped(f"{self._origin}: the peer closed the connection ({why})")
+
     def _reason(self) -> TransportError | ResponseError:
         return self._failure or PeerDropped(f"{self._origin}: the connection is closing")
 
@@ -302,11 +317,3 @@ async def connect_websocket(
         if not ready:
             websocket.abort()
     raise TransportTimeout(f"{origin}: the WebSocket was not answered within {settings.connect_seconds:g} s")
-
-
-def _gone(origin: Origin, found: Sequence[events.Event]) -> PeerDropped:
-    for event in found:
-        if isinstance(event, events.CloseConnection):
-            why = f"code {event.code}{f': {event.reason}' if event.reason else ''}"
-            return PeerDropped(f"{origin}: the peer closed the connection ({why})")
-    return PeerDropped(f"{origin}: the connection was lost")
