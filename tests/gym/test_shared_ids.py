@@ -10,6 +10,7 @@ import trio
 import gym_trio
 from gym_trio.environments.example_session_state_mgmt import SessionStateManagement
 from gym_trio.gym import ProcessOptions
+from gym_trio.rollouts import next_attempt
 from gym_trio.testing import open_fake_gym
 
 QUIET = ProcessOptions(output=lambda line: None)
@@ -28,19 +29,18 @@ async def test_the_second_fails_at_admission_and_the_first_completes(own: Any) -
         return {"reward": 1.0, "i": row["i"]}
 
     async with open_fake_gym(run) as gym:
-        async with (
-            gym.run_examples([{"i": 0, **own}, {"i": 1, **own}]) as one,
-            gym.run_examples([{"i": 2, **own}]) as two,
-        ):
-            first_failed, other_failed = await one.receive(), await two.receive()
-            for outcome in (first_failed, other_failed):
+        async with gym.run_examples([{"i": 0, **own}]) as one:
+            await trio.testing.wait_all_tasks_blocked()
+            async with gym.run_examples([{"i": 1, **own}, {"i": 2, **own}]) as two:
+                outcomes = [outcome async for outcome in two]
+            for outcome in outcomes:
                 assert isinstance(outcome, gym_trio.Failed)
                 failure = outcome.failure
                 assert (failure.kind, failure.stage, failure.terminal) == ("agent_request_failed", "admission", False)
                 assert failure.delivery == "not_sent"
                 assert outcome.row["_ng_rollout_id"] in failure.message
-            again = gym_trio.rollouts.next_attempt(first_failed.row)
-            async with gym.run_examples([again]) as three:
+            again = next_attempt(outcomes[0].row)
+            async with gym.run_examples([{**again, "i": 3}]) as three:
                 assert isinstance(await three.receive(), gym_trio.Completed)
             gate.set()
             first = await one.receive()
@@ -48,7 +48,7 @@ async def test_the_second_fails_at_admission_and_the_first_completes(own: Any) -
             assert first.result["i"] == 0
         async with gym.run_examples([{"i": 4, **own}]) as after:
             assert isinstance(await after.receive(), gym_trio.Completed)
-    assert seen == [0, 1, 4]
+    assert seen == [0, 3, 4]
 
 
 async def test_an_id_is_free_again_when_its_rollout_was_cancelled() -> None:
