@@ -94,7 +94,7 @@ class ClientExchange:
             return
         self.connection = self.parser = None
         if parser is None or not parser.complete:
-            self._pool.discard(connection)
+            self._pool.discard(connection, waited_for=self._max_body_bytes is None)
             return
         if parser.is_clean and len(self._shared.parsers) < _PARSERS_KEPT:
             self._shared.parsers.append(parser)

@@ -19,7 +19,8 @@ class Departures:
     client that goes costs one wake-up, which it shares with all that went at the same time, and bytes that nobody has
     read yet hide nothing.
 
-    **Ownership**: sockets and the set are the caller's: `forget` a socket before closing it.
+    **Ownership**: sockets and the set are the caller's: `forget` a socket before closing it. One that has been told of
+    is forgotten already: what is asked for once is not asked for again, and the kernel drops it with the socket.
     """
 
     def __init__(self, epoll: select.epoll) -> None:
@@ -41,7 +42,7 @@ class Departures:
             await trio.lowlevel.wait_readable(self._epoll)
             # No checkpoint until the last callback, so that each descriptor is still the one that was registered.
             for descriptor, _ in self._epoll.poll(0, max(1, len(self._callbacks))):
-                callback = self._callbacks.get(descriptor)
+                callback = self._callbacks.pop(descriptor, None)
                 if callback is not None:
                     callback()
 

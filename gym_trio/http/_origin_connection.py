@@ -41,10 +41,11 @@ class Connection:
             return False
         return False
 
-    def close(self) -> None:
-        """Idempotent. Whoever waits for the socket gets `trio.ClosedResourceError`."""
+    def close(self, *, waited_for: bool = True) -> None:
+        """Idempotent. Whoever waits for the socket gets `trio.ClosedResourceError`; nobody does if not ``waited_for``."""
         if self.fd >= 0:
-            trio.lowlevel.notify_closing(self.fd)
+            if waited_for:
+                trio.lowlevel.notify_closing(self.fd)
             self.fd = -1
             self.sock.close()
 

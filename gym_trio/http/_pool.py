@@ -128,9 +128,9 @@ class OriginPool:
             self._idle.append(connection)
             self.expire()
 
-    def discard(self, connection: Connection) -> None:
-        """Close a connection at once and free its place. Idempotent."""
-        connection.close()
+    def discard(self, connection: Connection, *, waited_for: bool = False) -> None:
+        """Close a connection at once and free its place. Idempotent. ``waited_for``: another task may be reading it."""
+        connection.close(waited_for=waited_for)
         self.connections.discard(connection)
         self._give_permissions()
 

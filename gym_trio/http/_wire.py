@@ -35,12 +35,23 @@ class Wire:
     **Ownership**: owns the socket; `close` is synchronous and idempotent.
     """
 
-    __slots__ = ("_broken", "_limits", "_receiving", "_rest", "_sending", "_socket", "_writing", "descriptor")
+    __slots__ = (
+        "_broken",
+        "_limits",
+        "_receiving",
+        "_rest",
+        "_sending",
+        "_socket",
+        "_waiting",
+        "_writing",
+        "descriptor",
+    )
 
     def __init__(self, sock: socket.socket, limits: ServeLimits) -> None:
         self._socket = sock
         self.descriptor = sock.fileno()
         self._limits = limits
+        self._waiting = 0  # tasks in `read` and `send_rest`; an app may have left some
         self._writing = False
         self._broken = False  # something was not sent whole, so that nothing can follow it
         self._rest = _NOTHING  # of what was not sent whole
@@ -62,9 +73,13 @@ class Wire:
 
     async def read(self, size: int = _RECEIVE_BYTES) -> bytes:
         data = None
-        while data is None:
-            await trio.lowlevel.wait_readable(self.descriptor)
-            data = self.receive(size)
+        self._waiting += 1
+        try:
+            while data is None:
+                await trio.lowlevel.wait_readable(self.descriptor)
+                data = self.receive(size)
+        finally:
+            self._waiting -= 1
         return data
 
     def stop_waiting(self) -> None:
@@ -114,6 +129,7 @@ class Wire:
             self._sending = Allowance(self._limits)
         rest, self._rest = self._rest, _NOTHING
         self._writing = True
+        self._waiting += 1
         try:
             while rest:
                 started = trio.current_time()
@@ -126,6 +142,7 @@ class Wire:
                 rest = rest[sent:]
             self._broken = False
         finally:
+            self._waiting -= 1
             self._writing = False
 
     async def send_all(self, data: bytes) -> None:
@@ -151,5 +168,6 @@ class Wire:
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
-            trio.lowlevel.notify_closing(self._socket)
+            if self._waiting:
+                trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
