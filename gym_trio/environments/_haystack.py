@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.resources
 import random
 from collections.abc import Sequence
 
-__all__ = ["haystack", "magic_numbers"]
+__all__ = ["haystack", "magic_numbers", "two_words", "vocabulary"]
 
 _WHO = ("The ferry", "A painter", "The old clock", "Our neighbour", "The council", "A flock of geese", "The baker")
 _WHAT = ("waited for", "went past", "told nobody of", "walked around", "heard about", "forgot", "looked at")
@@ -15,11 +17,22 @@ _WORDS = ("amber", "otter", "lantern", "cedar", "violet", "marble", "falcon", "h
 
 def haystack(rng: random.Random, needles: Sequence[str], words: int) -> str:
     """A text of about ``words`` words with the ``needles`` in it, in their order."""
-    sentences = [f"{rng.choice(_WHO)} {rng.choice(_WHAT)} {rng.choice(_WHICH)}." for _ in range(max(1, words // 6))]
+    sentences = [f"{rng.choice(_WHO)} {rng.choice(_WHAT)} {rng.choice(_WHICH)}." for _ in range(max(1, words // 7))]
     places = sorted(rng.randint(0, len(sentences)) for _ in needles)
     for place, needle in reversed(list(zip(places, needles, strict=True))):
         sentences.insert(place, needle)
     return " ".join(sentences)
+
+
+@functools.cache
+def vocabulary() -> tuple[str, ...]:
+    """Some hundred common words of five letters."""
+    return tuple(importlib.resources.files(__package__).joinpath("data", "wordle_words.txt").read_text().split())
+
+
+def two_words(rng: random.Random) -> str:
+    """Two common words as one key."""
+    return "-".join(rng.sample(vocabulary(), 2))
 
 
 def magic_numbers(rng: random.Random, *, keys: int, values: int) -> tuple[list[str], str, list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,24 +9,34 @@ from typing import Any
 import attrs
 
 from .. import metrics
-from ..config import positive_int, structure
+from ..config import not_empty, one_of, positive_int, structure
 from ..errors import RequestRefused
 from ..servers import COMMON_KEYS, RequestBody, ResourcesServer, Session, output_text
-from ._haystack import haystack, magic_numbers
 from ._reply import token_means
+from ._ruler_tasks import KINDS
 
 __all__ = ["Ruler", "RulerSettings"]
 
 _ANY_OF = ("qa_1", "qa_2")
 
 
+def _known(instance: Any, attribute: attrs.Attribute[Any], value: list[str]) -> None:
+    not_empty(instance, attribute, value)
+    for name in value:
+        one_of(KINDS)(instance, attribute, name)
+
+
 @attrs.frozen(kw_only=True)
 class RulerSettings:
-    """The keys of a ``ruler`` block besides the common ones: rows of about ``words`` words."""
+    """The keys of a ``ruler`` block besides the common ones: ``size`` rows of about ``words`` words, each kind in turn.
 
-    size: int = attrs.field(default=30, validator=positive_int)
+    ``subsets`` are the kinds to make, unset all thirteen.
+    """
+
+    size: int = attrs.field(default=65, validator=positive_int)
     words: int = attrs.field(default=800, validator=positive_int)
     seed: int = 1
+    subsets: list[str] | None = attrs.field(default=None, validator=attrs.validators.optional(_known))
 
 
 class Ruler(ResourcesServer):
@@ -37,7 +46,9 @@ class Ruler(ResourcesServer):
     ``qa_1`` and ``qa_2``, whose outputs are ways to say one thing, one of them is enough for 1. The result carries
     the reward under the subset's name as well.
 
-    The rows are generated: one number or several hidden in filler text, and chains of variables.
+    The rows are generated, of the thirteen kinds of RULER in turn: needles in a haystack (``niah_single_1`` to ``_3``,
+    ``niah_multikey_1`` to ``_3``, ``niah_multivalue``, ``niah_multiquery``), chains of variables (``vt``), common and
+    frequent words (``cwe``, ``fwe``), and questions to documents (``qa_1``, ``qa_2``).
 
     Source of the rule: NeMo Gym's ``ruler``.
     """
@@ -49,14 +60,15 @@ class Ruler(ResourcesServer):
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         settings = structure(RulerSettings, config, key="ruler", ignore=COMMON_KEYS)
+        subsets = settings.subsets or list(KINDS)
         for number in range(settings.size):
             rng = random.Random(f"{settings.seed}:{number}")
-            subset, needles, question, outputs = _KINDS[number % len(_KINDS)](rng)
-            prompt = f"{haystack(rng, needles, settings.words)}\n\n{question}"
+            subset = subsets[number % len(subsets)]
+            task = KINDS[subset](rng, settings.words)
             yield {
-                "responses_create_params": {"input": [{"role": "user", "content": prompt}]},
-                "outputs": outputs,
-                "length": len(prompt.split()),
+                "responses_create_params": {"input": [{"role": "user", "content": task.prompt}]},
+                "outputs": task.outputs,
+                "length": len(task.prompt.split()),
                 "subset": subset,
             }
 
@@ -87,28 +99,3 @@ class Ruler(ResourcesServer):
         for name in ("pass@1[avg-of-{k}]", "pass@{k}"):
             chosen |= metrics.highest_k_metrics(agent_metrics, name)
         return chosen
-
-
-def _single(rng: random.Random) -> tuple[str, list[str], str, list[str]]:
-    needles, question, values = magic_numbers(rng, keys=1, values=1)
-    return "niah_single_1", needles, question, values
-
-
-def _many_keys(rng: random.Random) -> tuple[str, list[str], str, list[str]]:
-    needles, question, values = magic_numbers(rng, keys=4, values=1)
-    return "niah_multikey_1", needles, question, values
-
-
-def _many_values(rng: random.Random) -> tuple[str, list[str], str, list[str]]:
-    needles, question, values = magic_numbers(rng, keys=1, values=3)
-    return "niah_multivalue", needles, question, values
-
-
-def _chain(rng: random.Random) -> tuple[str, list[str], str, list[str]]:
-    names = ["".join(rng.sample("ABCDEFGHIJKLMNOPQRSTUVWXYZ", 5)) for _ in range(5)]
-    value = str(rng.randint(10000, 99999))
-    needles = [f"VAR {names[0]} = {value}.", *(f"VAR {b} = VAR {a}." for a, b in itertools.pairwise(names))]
-    return "vt", needles, f"Which variables have the value {value}? Name all of them.", names
-
-
-_KINDS = (_single, _many_keys, _many_values, _chain)

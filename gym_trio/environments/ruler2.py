@@ -14,14 +14,12 @@ from .. import metrics
 from ..config import positive_int, structure
 from ..errors import RequestRefused
 from ..servers import COMMON_KEYS, RequestBody, ResourcesServer, Session, output_text
-from ._haystack import haystack, magic_numbers
 from ._reply import token_means
+from ._ruler2_tasks import KINDS
 
 __all__ = ["Ruler2", "Ruler2Settings", "choice_in", "nearness", "word_errors"]
 
-TASKS = tuple(
-    f"{kind}_{level}" for kind in ("mk_niah", "mv_niah", "qa") for level in ("basic", "easy", "medium", "hard")
-)
+TASKS = tuple(KINDS)
 _CONTROLS = re.compile(r"[\x00-\x1f]")
 _DOCUMENT = re.compile(r"Document \d+:(?:.*\n)+?\n")
 _FINAL = re.compile(r"The final answer is (.+)$", re.MULTILINE)
@@ -34,7 +32,7 @@ _LETTERS = str.maketrans({sign: f" {letter}" for sign, letter in zip("أبجد�
 class Ruler2Settings:
     """The keys of a ``ruler2`` block besides the common ones: rows of about ``words`` words."""
 
-    size: int = attrs.field(default=30, validator=positive_int)
+    size: int = attrs.field(default=60, validator=positive_int)
     words: int = attrs.field(default=800, validator=positive_int)
     seed: int = 1
 
@@ -51,7 +49,8 @@ class Ruler2(ResourcesServer):
     else 0. It stands after the last "The final answer is", else in the last ``\boxed{}`` (the last capital that
     stands alone in it), else after the last ``Answer:``.
 
-    ``task`` names the kind of task, for the metrics. The rows are generated.
+    ``task`` names the kind of task, for the metrics. The rows are generated, of the twelve kinds of RULER 2 in turn:
+    ``mk_niah``, ``mv_niah`` and ``qa``, each ``basic``, ``easy``, ``medium`` and ``hard``.
 
     Source of the rule: NeMo Gym's ``ruler2``.
     """
@@ -64,7 +63,10 @@ class Ruler2(ResourcesServer):
     def rows(cls, config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         settings = structure(Ruler2Settings, config, key="ruler2", ignore=COMMON_KEYS)
         for number in range(settings.size):
-            yield _row(random.Random(f"{settings.seed}:{number}"), number, settings.words)
+            task = TASKS[number % len(TASKS)]
+            prompt, keys = KINDS[task](random.Random(f"{settings.seed}:{number}"), settings.words)
+            params = {"input": [{"role": "user", "content": prompt}]}
+            yield {"responses_create_params": params, **keys, "task": task, "length": len(prompt.split())}
 
     async def verify(self, session: Session, request: RequestBody) -> dict[str, Any]:
         text = output_text(request.response)
@@ -155,22 +157,3 @@ def _boxed(text: str) -> str | None:
         if text[place] == "}" and depth == 0:
             return text[start + len("\\boxed{") : place]
     return None
-
-
-def _row(rng: random.Random, number: int, words: int) -> dict[str, Any]:
-    kind = number % 3
-    needles, question, values = magic_numbers(rng, keys=4, values=2 if kind == 1 else 1)
-    row: dict[str, Any] = {"eval_type": "ruler2", "match_type": "all", "expected_answer": values}
-    row["task"] = ("mk_niah_basic", "mv_niah_basic", "mk_niah_medium")[kind]
-    if kind == 2:
-        options = rng.sample([*values, *(str(each) for each in rng.sample(range(10**6, 10**7), 3))], 4)
-        letter = "ABCD"[options.index(values[0])]
-        row |= {"eval_type": "multichoice", "expected_answer": letter, "task": "mk_niah_easy"}
-        listed = "\n".join(f"{name}. {option}" for name, option in zip("ABCD", options, strict=True))
-        question = f"{question}\n{listed}\nAnswer with the letter in \\boxed{{}}."
-    prompt = f"{haystack(rng, needles, words)}\n\n{question}"
-    return {
-        "responses_create_params": {"input": [{"role": "user", "content": prompt}]},
-        **row,
-        "length": len(prompt.split()),
-    }
