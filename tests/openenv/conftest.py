@@ -1,0 +1,195 @@
+"""OpenEnv's own server, in a Python of its own: its dependencies (mcp below 2) do not go with gym_trio's."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import venv
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import httpx
+import pytest
+import trio
+
+from gym_trio.environments import _openenv_child
+
+HERE = pathlib.Path(__file__).parent
+OPENENV = "openenv==0.10.0"
+# What its server needs of what it asks for; the rest (gradio and its like) is three times as much.
+NEEDED = ("fastapi", "uvicorn", "websockets", "fastmcp>=3,<4", "requests")
+UNREACHABLE = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ProxyError", "NameResolutionError")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that needs the other Python also makes it."""
+    for item in items:
+        if "server_python" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(900))
+            return
+
+
+@pytest.fixture(scope="session")
+def server_python() -> str:
+    """A Python with openenv: that of ``GYM_TRIO_OPENENV_PYTHON``, else one made once and kept in the cache."""
+    given = os.environ.get("GYM_TRIO_OPENENV_PYTHON")
+    if given:
+        return given
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gym_trio"
+    home = cache / f"{OPENENV.replace('==', '-')}-py{sys.version_info[0]}{sys.version_info[1]}"
+    if not home.exists():
+        made = home.with_name(f"{home.name}.{os.getpid()}")
+        try:
+            _install(made)
+            if not home.exists():
+                made.rename(home)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return str(home / "bin" / "python")
+
+
+def _install(home: pathlib.Path) -> None:
+    venv.create(home, with_pip=True)
+    pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    for words in (["--no-deps", OPENENV], NEEDED):
+        ran = subprocess.run([*pip, *words], capture_output=True, text=True, check=False)
+        if ran.returncode and any(one in ran.stderr for one in UNREACHABLE):
+            pytest.skip(f"openenv cannot be installed, for the registry is not reached: {ran.stderr[-300:]}")
+        assert ran.returncode == 0, ran.stderr[-3000:]
+
+
+@attrs.frozen
+class Games:
+    """The server of ``games.py``, and what it says of its sessions."""
+
+    url: str
+
+    async def sessions(self) -> dict[str, int]:
+        async with httpx.AsyncClient() as client:
+            counts: dict[str, int] = (await client.get(f"{self.url}/sessions")).json()
+            return counts
+
+    async def settled(self, open_now: int = 0) -> dict[str, int]:
+        """Return once so many are open: the server learns of an end by a socket, and has its steps to finish."""
+        with trio.fail_after(20):
+            while True:
+                counts = await self.sessions()
+                if counts["open"] == open_now:
+                    return counts
+                await trio.sleep(0.02)  # each question takes processor time from what it asks about
+
+
+@pytest.fixture(scope="session")
+def games(server_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Games]:
+    """All environments of ``games.py``, served for the whole of the tests."""
+    log = tmp_path_factory.mktemp("openenv") / "log"
+    with socket.socket() as listener, log.open("wb") as output:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(100)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        command = [server_python, _openenv_child.__file__, str(listener.fileno()), "games:app"]
+        process = subprocess.Popen(
+            command, cwd=HERE, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+        )
+    try:
+        _wait_healthy(url, process, log)
+        yield Games(url)
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_healthy(url: str, process: subprocess.Popen[bytes], log: pathlib.Path) -> None:
+    ends = time.monotonic() + 60
+    while True:
+        assert process.poll() is None, log.read_text()
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=10):
+                return
+        except OSError:
+            assert time.monotonic() < ends, log.read_text()
+            time.sleep(0.05)
+
+
+def say(text: str) -> list[dict[str, Any]]:
+    return [{"type": "message", "role": "assistant", "content": text}]
+
+
+def config_of(replies: list[list[dict[str, Any]]], agent: dict[str, Any], **block: Any) -> dict[str, Any]:
+    return {
+        "game": {"resources_servers": {"openenv": {"domain": "games", **block}}},
+        "game_agent": {
+            "responses_api_agents": {
+                "gymnasium_agent": {
+                    "resources_server": {"type": "resources_servers", "name": "game"},
+                    "model_server": {"type": "responses_api_models", "name": "policy_model"},
+                    **agent,
+                }
+            }
+        },
+        "policy_model": {"responses_api_models": {"scripted_model": {"replies": replies}}},
+    }
+
+
+@pytest.fixture(scope="session")
+def saying() -> Callable[[str], list[dict[str, Any]]]:
+    return say
+
+
+@pytest.fixture(scope="session")
+def scripted() -> Callable[..., dict[str, Any]]:
+    """``scripted(["text", ...], base_url=..., agent={...})``: a configuration whose model says these texts."""
+
+    def made(replies: list[Any], agent: dict[str, Any] | None = None, **block: Any) -> dict[str, Any]:
+        return config_of([say(one) if isinstance(one, str) else one for one in replies], agent or {}, **block)
+
+    return made
+
+
+class CancelAtStep(trio.abc.Instrument):
+    """Cancels a scope when its task has made a number of steps: while it is parked, or as it is about to go on."""
+
+    def __init__(self, step: int, *, parked: bool) -> None:
+        self.scope = trio.CancelScope()
+        self._steps = 0
+        self._step = step
+        self._parked = parked
+        self._task: trio.lowlevel.Task | None = None
+
+    def __enter__(self) -> CancelAtStep:
+        self._task = trio.lowlevel.current_task()
+        trio.lowlevel.add_instrument(self)
+        self.scope.__enter__()
+        return self
+
+    def __exit__(self, *exc: Any) -> bool | None:
+        trio.lowlevel.remove_instrument(self)
+        return self.scope.__exit__(*exc)
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self._task:
+            self._steps += 1
+            if not self._parked and self._steps == self._step:
+                self.scope.cancel()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self._task and self._parked and self._steps == self._step - 1:
+            self.scope.cancel()
+
+
+@pytest.fixture(scope="session")
+def cancel_at_step() -> type[CancelAtStep]:
+    return CancelAtStep
