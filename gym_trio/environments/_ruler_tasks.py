@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
@@ -56,12 +56,15 @@ def _needle(key: str, value: str) -> str:
     return f"One of the magic values for {key} is {value}."
 
 
-def _noise(rng: random.Random, needles: Iterable[str], words: int) -> str:
+def _noise(rng: random.Random, needles: Sequence[str], words: int) -> str:
     sentences = [f"{each.strip()}." for each in _NOISE.split(".") if each.strip()] * max(1, words // 17)
     places = sorted(rng.randint(0, len(sentences)) for _ in needles)
     for place, needle in reversed(list(zip(places, needles, strict=True))):
         sentences.insert(place, needle)
     return " ".join(sentences)
+
+
+_HAYSTACKS: Mapping[str, Callable[[random.Random, Sequence[str], int], str]] = {"noise": _noise, "essay": haystack}
 
 
 def _needles(
@@ -78,7 +81,7 @@ def _needles(
         values_of = {name: _distinct(rng, value, values) for name in names}
         needles = [_needle(name, one) for name, found in values_of.items() for one in found]
         rng.shuffle(needles)
-        text = {"noise": _noise, "essay": haystack}.get(hay, lambda *_: " ".join(needles))(rng, needles, words)
+        text = " ".join(needles) if hay == "needles" else _HAYSTACKS[hay](rng, needles, words)
         wanted = rng.sample(names, asked)
         what = "What is the magic value" if values * asked == 1 else "What are all the magic values"
         prompt = f"{_REMEMBER}\n\n{text}\n\n{what} for {', '.join(wanted)} in the text?"
