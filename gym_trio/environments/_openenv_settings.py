@@ -20,20 +20,6 @@ ASK = (
 )
 
 
-def _pattern(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"must be a regular expression, but {error}") from None
-
-
-def _template(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    try:
-        list(string.Formatter().parse(value))
-    except ValueError as error:
-        raise ValueError(f"must be a text with {{field}} in it, but: {error}") from None
-
-
 @attrs.frozen(kw_only=True)
 class OpenEnvSettings:
     """The keys of an ``openenv`` block besides the common ones; `OpenEnv` says what they mean."""
@@ -48,10 +34,10 @@ class OpenEnvSettings:
     ready_timeout_seconds: float = attrs.field(default=120.0, validator=positive_seconds)
     action: Literal["auto", "text", "json", "tools"] = "auto"
     action_field: str | None = None
-    action_pattern: str | None = attrs.field(default=None, validator=optional(_pattern))
+    action_pattern: str | None = None
     action_values: dict[str, Any] = attrs.field(factory=dict)
     explain_action: bool = True
-    observation_template: str | None = attrs.field(default=None, validator=optional(_template))
+    observation_template: str | None = None
     observed_errors: list[str] = attrs.field(factory=lambda: ["VALIDATION_ERROR"])
     reward: Literal["sum", "last"] = "sum"
     missing_reward: Literal["error", "zero"] = "error"
@@ -88,7 +74,20 @@ def check_settings(settings: OpenEnvSettings, name: str) -> str:
                 f"{name}.app (or, in `python`, a Python that has openenv and the environment installed)",
                 extra="openenv",
             )
+    _check_texts(settings, name)
     return "" if settings.base_url is None else _http_url(settings.base_url, f"{name}.base_url")
+
+
+def _check_texts(settings: OpenEnvSettings, name: str) -> None:
+    try:
+        re.compile(settings.action_pattern or "")
+    except re.error as error:
+        raise ConfigError(f"must be a regular expression, but: {error}", key=f"{name}.action_pattern") from None
+    try:
+        list(string.Formatter().parse(settings.observation_template or ""))
+    except ValueError as error:
+        key = f"{name}.observation_template"
+        raise ConfigError(f"must be a text with {{field}} in it, but: {error}", key=key) from None
 
 
 def _http_url(given: str, key: str) -> str:

@@ -159,6 +159,14 @@ def scripted() -> Callable[..., dict[str, Any]]:
     return made
 
 
+@pytest.fixture
+def unused_url() -> Iterator[str]:
+    """Where nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
 class CancelAtStep(trio.abc.Instrument):
     """Cancels a scope when its task has made a number of steps: while it is parked, or as it is about to go on."""
 
