@@ -16,7 +16,7 @@ from ..metrics import Aggregate, Aggregator, Hooks, Source
 from ..metrics import Coverage as MeasuredCoverage
 from ._jsonl import replacing
 from ._merge import merge_rows
-from ._paths import RunFiles
+from ._paths import RunFiles, prepare_folder
 from ._prepare import PreparedRun
 from ._shards import rollout_files, sidecars, whole_rows
 
@@ -83,6 +83,8 @@ def aggregate_files(
     """
     files = RunFiles.of(output) if output is not None else None
     inputs = rollout_files(patterns, without=files.output if files is not None else None)
+    if files is not None:
+        prepare_folder(files)  # that it cannot be written is told before a million rows are read
     notes: list[str] = []
     aggregate = aggregate_rows(
         inputs,

@@ -1,7 +1,7 @@
 """Numbers that can be trusted: pure functions over rows, without files, HTTP or printing.
 
 =====================  ====================================================================================
-``_rows``, ``_table``  what is kept of a row: identity and numbers, in columns
+``_rows``, ``_table``  what is kept of a row: identity and numbers, in columns; ``_rollout_keys`` of millions
 ``_aggregate``         `Aggregator`: rows in, ``aggregate_metrics.json`` out; `Hooks` of environment authors
 ``_describe``          the statistics of agents, tasks and repeats
 ``_ledger``            `Coverage`: what was owed, scored, failed, masked and missing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -101,6 +102,7 @@ class Aggregator:
             default_agent,
             counted_classes=frozenset(count_failure_classes_as_zero),
             count_missing=count_missing_rollouts_as_zero,
+            whole_rows=lambda source: self._hooks_of(source).compute_metrics is not None,
         )
         self._seed = seed
         self._rows: dict[Source, SourceRows] = {}
@@ -126,10 +128,15 @@ class Aggregator:
     def _rows_of(self, source: Source) -> SourceRows:
         rows = self._rows.get(source)
         if rows is None:
-            hooks = (self._find_hooks(source) if self._find_hooks else None) or Hooks()
-            self._hooks[source] = hooks
-            rows = self._rows[source] = SourceRows(keep_rows=hooks.compute_metrics is not None)
+            keep_rows = self._hooks_of(source).compute_metrics is not None
+            rows = self._rows[source] = SourceRows(keep_rows=keep_rows)
         return rows
+
+    def _hooks_of(self, source: Source) -> Hooks:
+        hooks = self._hooks.get(source)
+        if hooks is None:
+            hooks = self._hooks[source] = (self._find_hooks(source) if self._find_hooks else None) or Hooks()
+        return hooks
 
     def finish(self, sample_of: Callable[[str, TaskIndex], Mapping[str, Any]] | None = None) -> Aggregate:
         """Add what the options count as zero, and make the aggregate.
@@ -172,26 +179,26 @@ class Aggregator:
         return same[0] if len(same) == 1 else source
 
     def _aggregate(self, source: Source, sample_of: Callable[[str, TaskIndex], Mapping[str, Any]]) -> SourceAggregate:
-        rows, hooks = self._rows[source], self._hooks[source]
-        coverage = _mask_coverage(rows)
+        rows, hooks = self._rows[source], self._hooks_of(source)
+        positions = rows.measured()
+        coverage = _mask_coverage(rows, positions)
         warnings = duplicate_rows(rows)
         perf = perf_summary(rows.perf, with_perf=sum(rows.with_perf), rollouts=len(rows))
-        positions = rows.measured()
         if not positions:
             return SourceAggregate(source, coverage, dict(coverage), [], perf, {}, {}, warnings, lambda: iter(()))
-        tasks = rows.by_task(positions)
-        groups = list(tasks.values())
+        groups = rows.by_task(positions)
         repeats = repeat_rows(rows, positions)
         computed = run_compute_metrics(hooks, rows.rows_by_task(groups), warnings) if rows.keep_rows else Computed()
         agent = describe_columns(rows, positions) | across_repeats(repeats) | coverage | computed.agent
-        agent["num_repeats"] = len(rows.by_rollout(range(len(rows))))
+        agent["num_repeats"] = rows.keys.repeats()
         means = {name: value for name, value in agent.items() if name.startswith("mean/")}
         key = run_get_key_metrics(hooks, agent, means, warnings) | coverage
         warnings += incomplete_repeats(repeats) + too_few_repeats(rows, groups)
 
         def make_groups() -> Iterator[dict[str, Any]]:
             masked = rows.masked_by_task()
-            for task, group in tasks.items():
+            for group in groups:
+                task = rows.task_of(group)
                 expected = self._expected(source, task, len(group), masked[task])
                 row = group_row(rows, task, group, expected=expected, sample=sample_of(source.agent, task))
                 yield row | computed.tasks.get(task, {})
@@ -211,17 +218,16 @@ def _bare_sample(agent: str, task: TaskIndex) -> Mapping[str, Any]:
     return {AGENT_REF: {"name": agent}}
 
 
-def _mask_coverage(rows: SourceRows) -> dict[str, int]:
+def _mask_coverage(rows: SourceRows, measured: array[int]) -> dict[str, int]:
     masked = sum(rows.masked)
     if not masked:
         return {}
-    everything = {task for task, _ in rows.keys}
-    measured = {key[0] for key, hidden in zip(rows.keys, rows.masked, strict=True) if not hidden}
+    measured_tasks = len(rows.by_task(measured))
     return {
         "coverage/measured_rollouts": len(rows) - masked,
         "coverage/masked_rollouts": masked,
-        "coverage/measured_tasks": len(measured),
-        "coverage/fully_masked_tasks": len(everything - measured),
+        "coverage/measured_tasks": measured_tasks,
+        "coverage/fully_masked_tasks": rows.tasks() - measured_tasks,
     }
 
 

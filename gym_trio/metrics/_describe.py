@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,26 +19,32 @@ def describe_columns(rows: SourceRows, positions: Sequence[int]) -> dict[str, fl
     """``mean/ max/ min/ median/ std/`` of every column that has a value at ``positions``."""
     metrics: dict[str, float] = {}
     for name in rows.numbers.names():
-        values = rows.numbers.values(name, positions)
-        if values:
-            found = describe(values)
-            metrics |= {
-                f"mean/{name}": found.mean,
-                f"max/{name}": found.max,
-                f"min/{name}": found.min,
-                f"median/{name}": found.median,
-                f"std/{name}": found.std or 0.0,
-            }
+        metrics |= _described(name, rows.numbers.values(name, positions))
     return metrics
+
+
+def _described(name: str, values: Sequence[float]) -> dict[str, float]:
+    if not values:
+        return {}
+    found = describe(values)
+    return dict(
+        zip(_labels(name), (found.mean, found.max, found.min, found.median, found.std or 0.0), strict=True),
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _labels(name: str) -> tuple[str, ...]:
+    return tuple(f"{statistic}/{name}" for statistic in ("mean", "max", "min", "median", "std"))
 
 
 def group_row(
     rows: SourceRows, task: TaskIndex, group: Sequence[int], *, expected: int, sample: Mapping[str, Any]
 ) -> dict[str, Any]:
     """One task's row of ``group_level_metrics``; ``group`` holds its positions in the order of the repeats."""
-    return {
-        TASK_INDEX: task,
-        **describe_columns(rows, group),
+    row: dict[str, Any] = {TASK_INDEX: task}
+    for name in rows.numbers.names():
+        row |= _described(name, rows.numbers.few(name, group))
+    return row | {
         "sample": dict(sample),
         "num_rollouts": len(group),
         "expected_num_rollouts": expected,
@@ -46,9 +54,9 @@ def group_row(
     }
 
 
-def repeat_rows(rows: SourceRows, positions: Sequence[int]) -> list[dict[str, Any]]:
+def repeat_rows(rows: SourceRows, positions: array[int]) -> list[dict[str, Any]]:
     """``repeat_level_metrics``: each repeat over all its tasks; nothing unless there are at least two repeats."""
-    repeats = rows.by_rollout(positions)
+    repeats = rows.keys.by_rollout(positions)
     if len(repeats) < 2:
         return []
     tasks = len(rows.by_task(positions))
@@ -56,10 +64,10 @@ def repeat_rows(rows: SourceRows, positions: Sequence[int]) -> list[dict[str, An
 
 
 def _repeat_row(rows: SourceRows, rollout: int, group: Sequence[int], tasks: int) -> dict[str, Any]:
-    present = len(rows.by_task(group))
+    present = len(group)  # a task has each repeat once
     row: dict[str, Any] = {ROLLOUT_INDEX: rollout, "sample_count": present, "missing_count": tasks - present}
     for name in sorted(rows.numbers.names()):
-        values = rows.numbers.values(name, group)
+        values = sorted(rows.numbers.values(name, group))
         if not values:
             continue
         found = describe(values)

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ._accumulate import SourceRows
 from ._intervals import Interval, clustered_bootstrap, wilson
-from ._passk import ScoreColumn, left_out_of_pass_at_k, pass_at_k, reward_metrics
+from ._passk import ScoreColumn, left_out_of_pass_at_k, pass_at_k_of_task, reward_metrics
+from ._rollout_keys import TaskGroups
 
 REWARD = "reward"
 UNIT = (0.0, 1.0)
 
 
-def intervals(rows: SourceRows, groups: Sequence[Sequence[int]], seed: int) -> dict[str, dict[str, Any]]:
+def intervals(rows: SourceRows, groups: TaskGroups, seed: int) -> dict[str, dict[str, Any]]:
     """95 % intervals of ``mean/reward``, of every column within [0, 1], and of pass@k at 1 and the largest k.
 
     ``wilson_*`` (columns of zeros and ones) takes rollouts as independent; ``clustered_bootstrap_*`` resamples tasks.
     """
     found: dict[str, dict[str, Any]] = {}
     for name in rows.numbers.names():
-        clusters = [rows.numbers.values(name, group) for group in groups]
-        values = [value for cluster in clusters for value in cluster]
+        values = rows.numbers.values(name, groups.positions)
         limits = _limits(values)
         if limits is None or (limits != UNIT and name != REWARD):
             continue
+        clusters = (rows.numbers.few(name, group) for group in groups)
         bounds = _bounds("clustered_bootstrap", clustered_bootstrap(clusters, seed, limits))
         if all(value in (0, 1) for value in values):
             bounds |= _bounds("wilson", wilson(sum(values), len(values)))
@@ -43,8 +45,8 @@ def _limits(values: Sequence[float]) -> tuple[float, float] | None:
     return UNIT if low >= 0 and high <= 1 else (low, high)
 
 
-def _repeat_bounds(rows: SourceRows, name: str, groups: Sequence[Sequence[int]]) -> dict[str, dict[str, float]]:
-    repeats = rows.by_rollout(position for group in groups for position in group)
+def _repeat_bounds(rows: SourceRows, name: str, groups: TaskGroups) -> dict[str, dict[str, float]]:
+    repeats = rows.keys.by_rollout(groups.positions)
     if len(repeats) < 2:
         return {}
     columns = {rollout: rows.numbers.values(name, positions) for rollout, positions in repeats.items()}
@@ -52,28 +54,39 @@ def _repeat_bounds(rows: SourceRows, name: str, groups: Sequence[Sequence[int]])
 
 
 def _pass_intervals(rewards: ScoreColumn, seed: int) -> dict[str, dict[str, Any]]:
-    tasks: ScoreColumn = [[value for value in task if value is not None] for task in rewards]
-    largest = max(map(len, tasks), default=0)
+    largest = max((_known(task) for task in rewards), default=0)
     found = {}
     for k in sorted({1, largest} - {0}):
-        shares = [[share] for task in tasks if len(task) >= k and (share := pass_at_k([task], k)[-1]) is not None]
-        bounds = clustered_bootstrap(shares, seed, _limits([share for (share,) in shares]))
+        shares = array("d", _shares(rewards, k))
+        bounds = clustered_bootstrap(((share,) for share in shares), seed, _limits(shares))
         if bounds:
             scaled = Interval(100 * bounds.low, 100 * bounds.high)
             found[f"pass@{k}/accuracy"] = _bounds("clustered_bootstrap", scaled)
     return found
 
 
+def _known(task: Sequence[float | None]) -> int:
+    return len(task) - task.count(None)
+
+
+def _shares(rewards: ScoreColumn, k: int) -> Iterator[float]:
+    """pass@k of each task that has k values."""
+    for task in rewards:
+        values = [value for value in task if value is not None]
+        if len(values) >= k:
+            yield pass_at_k_of_task(values, k)
+
+
 def _bounds(method: str, interval: Interval | None) -> dict[str, Any]:
     return {f"{method}_low_95": interval.low, f"{method}_high_95": interval.high} if interval else {}
 
 
-def pass_metrics(rows: SourceRows, groups: Sequence[Sequence[int]]) -> dict[str, Any]:
+def pass_metrics(rows: SourceRows, groups: TaskGroups) -> dict[str, Any]:
     """pass@k and its kin of the reward."""
     return reward_metrics(rows.scores(REWARD, groups))
 
 
-def too_few_repeats(rows: SourceRows, groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+def too_few_repeats(rows: SourceRows, groups: TaskGroups) -> list[dict[str, Any]]:
     """A warning where tasks with fewer than k repeats are left out of pass@k, which therefore covers other tasks."""
     left_out = left_out_of_pass_at_k(rows.scores(REWARD, groups))
     if not left_out:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import attrs
@@ -58,27 +59,33 @@ def wilson(successes: float, total: int) -> Interval:
 
 
 def clustered_bootstrap(
-    clusters: Sequence[Sequence[float]], seed: int = 0, limits: tuple[float, float] | None = None
+    clusters: Iterable[Sequence[float]], seed: int = 0, limits: tuple[float, float] | None = None
 ) -> Interval | None:
     """The interval of the mean over all values when whole clusters (tasks) are drawn with replacement.
 
     It stays within ``limits``, by default the smallest and the largest value. None with fewer than two clusters that
     have values: one task says nothing about how tasks differ.
     """
-    pairs = [(math.fsum(values), len(values)) for values in clusters if values]
-    if len(pairs) < 2:
+    totals, counts = array("d"), array("q")
+    least, most = math.inf, -math.inf
+    for values in clusters:
+        if values:
+            totals.append(math.fsum(values))
+            counts.append(len(values))
+            least, most = min(least, min(values)), max(most, max(values))
+    if len(totals) < 2:
         return None
-    least, most = min(map(min, filter(None, clusters))), max(map(max, filter(None, clusters)))
     if least == most:
         # Exactly the value, which sums of it divided again may miss.
         return Interval(least, least)
-    estimate = math.fsum(total for total, _ in pairs) / sum(count for _, count in pairs)
+
+    def ratio(drawn: Sequence[int]) -> float:
+        return sum(map(totals.__getitem__, drawn)) / sum(map(counts.__getitem__, drawn))
+
+    estimate = math.fsum(totals) / sum(counts)
     low, high = limits or (least, most)
-    return _percentiles(_resampled(pairs, _ratio, seed), estimate, len(pairs)).clipped(low, high)
-
-
-def _ratio(drawn: Sequence[tuple[float, int]]) -> float:
-    return sum(total for total, _ in drawn) / sum(count for _, count in drawn)
+    draws = _resampled(range(len(totals)), ratio, seed)
+    return _percentiles(draws, estimate, len(totals)).clipped(low, high)
 
 
 def _plain_mean(drawn: Sequence[float]) -> float:

@@ -21,6 +21,8 @@ _LARGE_DF = 1000.0
 
 def as_number(value: Any) -> float | None:
     """``value`` as a finite float, a bool as 0 or 1; None for everything that is not a finite number."""
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if not isinstance(value, int | float):
         return None
     try:
@@ -44,7 +46,13 @@ class Description:
 def mean(values: Sequence[float]) -> float:
     """The arithmetic mean of at least one value."""
     low, high = min(values), max(values)
-    return low if low == high else min(max(math.fsum(values) / len(values), low), high)
+    if low == high:
+        return low
+    try:
+        center = math.fsum(values) / len(values)
+    except OverflowError:  # their sum is beyond a float, their mean is not
+        center = math.fsum(value / len(values) for value in values)
+    return min(max(center, low), high)
 
 
 def sample_std(values: Sequence[float]) -> float:
@@ -60,7 +68,12 @@ def population_std(values: Sequence[float]) -> float:
 def _std(values: Sequence[float], center: float, lost: int) -> float:
     if len(values) <= 1 or min(values) == max(values):
         return 0.0
-    return math.sqrt(math.fsum((value - center) ** 2 for value in values) / (len(values) - lost))
+    try:
+        return math.sqrt(math.fsum((value - center) ** 2 for value in values) / (len(values) - lost))
+    except OverflowError:  # their squares are beyond a float
+        scale = max(map(abs, values))
+        shares = [value / scale for value in values]
+        return scale * _std(shares, center / scale, lost)
 
 
 def quantile(values: Sequence[float], share: float) -> float:

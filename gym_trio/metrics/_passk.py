@@ -6,11 +6,13 @@ than k values is left out of pass@k and still counts in avg-of-k and majority@k;
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 
@@ -25,13 +27,17 @@ AVG_SAMPLE_STD_DEV = "avg_sample_std_dev"
 STATISTIC_SUFFIXES = (STD_DEV_ACROSS_RUNS, STD_ERR_ACROSS_RUNS, AVG_SAMPLE_STD_DEV)
 NO_ANSWER = "no_answer"
 
-# One score of each rollout of each task; None where a rollout does not have the score.
-ScoreColumn = list[list[float | None]]
+
+class ScoreColumn(Protocol):
+    """One score of each rollout of each task, gone through as often as needed; None where a rollout has no score."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Sequence[float | None]]: ...
 
 
 @attrs.frozen
 class _Scored:
-    columns: dict[str, ScoreColumn]
+    columns: Mapping[str, ScoreColumn]
     answers: list[list[Any]] | None
     max_k: int
 
@@ -88,7 +94,7 @@ def pass_majority_metrics(
 
 def reward_metrics(rewards: ScoreColumn) -> dict[str, Any]:
     """`pass_majority_metrics` for the one score ``accuracy``, from numbers alone."""
-    return _metrics(_Scored({"accuracy": rewards}, None, max(map(len, rewards), default=0))) if rewards else {}
+    return _metrics(_Scored({"accuracy": rewards}, None, max(map(len, rewards), default=0))) if len(rewards) else {}
 
 
 def _metrics(scored: _Scored) -> dict[str, Any]:
@@ -124,7 +130,7 @@ def pass_at_k(column: ScoreColumn, max_k: int) -> list[float | None]:
     For a task of n values, all 0 or 1, of which b are 0, that is 1 − C(b,k)/C(n,k); for any other the largest of its
     first k values. None where no task has k values.
     """
-    chances, maxima = _by_kind(column)
+    chances, maxima = _by_kind(column, max_k)
     result: list[float | None] = []
     misses = dict.fromkeys(chances, 1.0)
     for k in range(1, max_k + 1):
@@ -136,16 +142,16 @@ def pass_at_k(column: ScoreColumn, max_k: int) -> list[float | None]:
                 misses[total, bad] *= (bad - k + 1) / (total - k + 1)
                 terms.append(count * (1.0 - misses[total, bad]))
                 tasks += count
-        best = [task[k - 1] for task in maxima if len(task) >= k]
+        best = maxima[k - 1]
         tasks += len(best)
         result.append((math.fsum(terms) + math.fsum(best)) / tasks if tasks else None)
     return result
 
 
-def _by_kind(column: ScoreColumn) -> tuple[Counter[tuple[int, int]], list[list[float]]]:
-    """The binary tasks as counts of (values, zeros among them); the others as their running maxima."""
+def _by_kind(column: ScoreColumn, max_k: int) -> tuple[Counter[tuple[int, int]], list[array[float]]]:
+    """Binary tasks as counts of (values, zeros among them); of the others, for each k, the largest of the first k."""
     chances: Counter[tuple[int, int]] = Counter()
-    maxima = []
+    maxima = [array("d") for _ in range(max_k)]
     for task in column:
         values = [value for value in task if value is not None]
         if not values:
@@ -153,21 +159,25 @@ def _by_kind(column: ScoreColumn) -> tuple[Counter[tuple[int, int]], list[list[f
         if all(value in (0, 1) for value in values):
             chances[len(values), values.count(0)] += 1
         else:
-            maxima.append(_running(values))
+            for largest, best in zip(maxima, itertools.accumulate(values, max), strict=False):
+                largest.append(best)
     return chances, maxima
 
 
-def _running(values: Sequence[float]) -> list[float]:
-    best, result = values[0], []
-    for value in values:
-        best = max(best, value)
-        result.append(best)
-    return result
+def pass_at_k_of_task(values: Sequence[float], k: int) -> float:
+    """`pass_at_k` of one task that has at least k values."""
+    if any(value not in (0, 1) for value in values):
+        return float(max(values[:k]))
+    total, bad = len(values), values.count(0)
+    missed = 1.0
+    for drawn in range(k):
+        missed *= (bad - drawn) / (total - drawn)
+    return 1.0 - missed
 
 
 def average_of_k(column: ScoreColumn, max_k: int) -> list[float | None]:
     """For k = 1 … max_k the mean over tasks of the mean of each task's first k rollouts, those that have the score."""
-    averages: list[list[float]] = [[] for _ in range(max_k)]
+    averages = [array("d") for _ in range(max_k)]
     for task in column:
         total, count = 0.0, 0
         for k in range(max_k):
@@ -203,12 +213,12 @@ def majority_at_k(column: ScoreColumn, answers: Sequence[Sequence[Any]], max_k: 
 
 def per_run_averages(column: ScoreColumn, max_k: int) -> list[float]:
     """For each repeat that has any value, the mean over tasks of that repeat's score, as a percentage."""
-    runs = []
-    for k in range(max_k):
-        values = [value for task in column if k < len(task) and (value := task[k]) is not None]
-        if values:
-            runs.append(100.0 * math.fsum(values) / len(values))
-    return runs
+    runs = [array("d") for _ in range(max_k)]
+    for task in column:
+        for run, value in zip(runs, task, strict=False):
+            if value is not None:
+                run.append(value)
+    return [100.0 * math.fsum(values) / len(values) for values in runs if values]
 
 
 def _across_runs(name: str, runs: Sequence[float], max_k: int) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -93,7 +94,7 @@ def perf_summary(records: NumberTable, *, with_perf: int, rollouts: int) -> dict
     if ratios := _tokens_per_turn(records):
         summary["mean_tokens_per_turn"] = mean(ratios)
         summary["median_tokens_per_turn"] = statistics.median(ratios)
-    if latencies := records.values(_LATENCY):
+    if latencies := sorted(records.values(_LATENCY)):
         summary |= {f"total_latency_p{p}_ms": quantile(latencies, p / 100) for p in (50, 90, 99)}
         summary["total_latency_mean_ms"] = mean(latencies)
     return summary
@@ -110,12 +111,13 @@ def _turns(values: Sequence[float], whole: bool) -> dict[str, Any]:
     }
 
 
-def _tokens_per_turn(records: NumberTable) -> list[float]:
+def _tokens_per_turn(records: NumberTable) -> Sequence[float]:
     pairs = (
         (as_number(records.value("completion_tokens", at)), as_number(records.value("num_turns", at)))
         for at in range(len(records))
     )
-    return [tokens / turns for tokens, turns in pairs if tokens is not None and turns is not None and turns > 0]
+    known = (tokens / turns for tokens, turns in pairs if tokens is not None and turns is not None and turns > 0)
+    return array("d", known)
 
 
 def _as_came(value: float, whole: bool) -> float:

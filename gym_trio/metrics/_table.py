@@ -1,10 +1,10 @@
-"""`NumberTable`: many rows of few numbers, eight bytes each."""
+"""`NumberTable`: many rows of few numbers, four bytes each where that holds them exactly, else eight."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
@@ -14,9 +14,17 @@ EXACT = 2**53
 
 @attrs.define
 class _Column:
-    values: array[float] = attrs.field(factory=lambda: array("d"))
+    # Single precision until a value comes that it does not hold exactly: rewards and counts never need more.
+    values: array[float]
     # Whether every value so far was an int or a bool that a float holds exactly; such a column gives ints back.
     whole: bool = True
+
+    def put(self, position: int, number: float) -> None:
+        self.whole = self.whole and isinstance(number, int) and abs(number) <= EXACT
+        self.values[position] = number
+        if self.values[position] != number and self.values.typecode == "f":
+            self.values = array("d", self.values)
+            self.values[position] = number
 
 
 @attrs.define
@@ -48,22 +56,37 @@ class NumberTable:
         for name, number in numbers.items():
             column = self._columns.get(name)
             if column is None:
-                column = self._columns[name] = _Column(array("d", [NAN]) * self._length)
-            column.whole = column.whole and isinstance(number, int) and abs(number) <= EXACT
-            column.values[position] = number
+                column = self._columns[name] = _Column(array("f", [NAN]) * self._length)
+            column.put(position, number)
 
     def names(self) -> list[str]:
         """The columns, in the order in which they appeared."""
         return list(self._columns)
 
-    def values(self, name: str, positions: Iterable[int] | None = None) -> list[float]:
+    def values(self, name: str, positions: Iterable[int] | None = None) -> Sequence[float]:
         """The numbers of one column at ``positions`` (all by default), without holes."""
         column = self._columns.get(name)
         if column is None:
             return []
         cells = column.values
         chosen = cells if positions is None else map(cells.__getitem__, positions)
-        return [cell for cell in chosen if cell == cell]
+        return array("d", (cell for cell in chosen if cell == cell))
+
+    def few(self, name: str, positions: Iterable[int]) -> list[float]:
+        """The same as a list, which is faster to make and to read, and four times as large."""
+        column = self._columns.get(name)
+        cells = map(column.values.__getitem__, positions) if column is not None else ()
+        return [cell for cell in cells if cell == cell]
+
+    def cells(self, name: str, positions: Sequence[int]) -> list[float | None]:
+        """The cells of one column at ``positions``, None for a hole."""
+        column = self._columns.get(name)
+        if column is None:
+            return [None] * len(positions)
+        cells = map(column.values.__getitem__, positions)
+        if column.whole:
+            return [int(cell) if cell == cell else None for cell in cells]
+        return [cell if cell == cell else None for cell in cells]
 
     def value(self, name: str, position: int) -> float | None:
         """One cell; None for a hole."""

@@ -288,3 +288,15 @@ def test_a_row_without_a_response_cannot_be_verified(put, tmp_path):
     options = RunOptions(output=tmp_path / "new.jsonl", rows=source, recorded=True)
     with pytest.raises(RowError, match=r"old\.jsonl:2: has no 'response' to verify"), prepare_run(options):
         pytest.fail("it was prepared")
+
+
+def test_an_aggregate_goes_into_a_folder_that_is_made_for_it(put, tmp_path):
+    """And what cannot be written is told before a row is read."""
+    rows = put("r.jsonl", [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0}])
+    made = aggregate_files(str(rows), output=tmp_path / "new" / "all.jsonl")
+    assert made.path is not None
+    assert made.path.is_file()
+    torn = put("torn.jsonl", "no row\n")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be written"):
+        aggregate_files(str(torn), output=tmp_path / "file" / "all.jsonl")

@@ -161,10 +161,12 @@ def test_a_table_has_holes_and_not_zeros() -> None:
     table.append({"b": 2.5})
     table.append({"a": 3, "b": 4})
     assert table.names() == ["a", "b"]
-    assert table.values("a") == [1.0, 3.0]
-    assert table.values("b", [0, 1]) == [2.5]
+    assert list(table.values("a")) == table.few("a", range(3)) == [1.0, 3.0]
+    assert list(table.values("b", [0, 1])) == [2.5]
+    assert table.cells("b", [0, 1, 2]) == [None, 2.5, 4.0]
+    assert (table.cells("a", [1, 2]), table.cells("c", [0])) == ([None, 3], [None])
     assert (table.value("a", 0), table.value("a", 1), table.value("c", 0)) == (1, None, None)
     assert (table.whole("a"), table.whole("b"), table.whole("c")) == (True, False, False)
     table.replace(0, {"b": 7})
     assert (table.row(0), table.row(2), len(table)) == ({"b": 7.0}, {"a": 3, "b": 4.0}, 3)
-    assert table.values("c") == []
+    assert (table.values("c"), table.few("c", [0])) == ([], [])
