@@ -62,8 +62,8 @@ def _setup(names: list[str]) -> int:
         print(f"there is no peer {', '.join(unknown)}; there are {', '.join(_peers.PEERS)}", file=sys.stderr)
         return 2
     for name in names or _peers.PEERS:
-        print(f"{name}: {_peers.setup([name])[name]}", flush=True)
-    return 0
+        print(f"{name}: {_peers.setup(name)}", flush=True)
+    return 0 if all(_peers.python_of(name) for name in names or _peers.PEERS) else 1
 
 
 def _one(benchmark: Benchmark, given: argparse.Namespace) -> Result:

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -28,8 +29,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SIDES = ROOT / "benchmarks" / "sides"
 TOKEN = "GYM_TRIO_BENCHMARK_RUN"
 TICK = 1 / os.sysconf("SC_CLK_TCK")
-PAGE = os.sysconf("SC_PAGE_SIZE")
-SAMPLE_SECONDS = 0.2
+SAMPLE_SECONDS = 0.5
+PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
+LIMIT_SECONDS = 600  # a side that hangs is told as absent, and the suite goes on
 
 
 class Tree:
@@ -60,10 +62,12 @@ class Tree:
         return sum(sum(map(int, stat[11:15])) * TICK for _, stat in self.pids())
 
     def sample(self) -> None:
+        """A page that several share counts once: each process has its part of it (the kernel's Pss)."""
         held = 0
         for pid, _ in self.pids():
             with contextlib.suppress(OSError):
-                held += int(pathlib.Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * PAGE
+                told = PSS.search(pathlib.Path(f"/proc/{pid}/smaps_rollup").read_bytes())
+                held += int(told[1]) * 1024 if told else 0
         self.peak_bytes = max(self.peak_bytes, held)
 
     def watch(self) -> None:
@@ -98,6 +102,10 @@ def run_side(side: Side, python: str, *, rounds_environment: Mapping[str, str] |
         arguments = [*side.arguments]
         if side.partner is not None and side.partner.when == "before":
             arguments += ["--url", stack.enter_context(_partner_before(side.partner, environment))]
+        limit = threading.Timer(LIMIT_SECONDS, tree.kill)
+        limit.daemon = True
+        stack.callback(limit.cancel)
+        limit.start()
         try:
             return _measure(side, [python, str(SIDES / f"{side.script}.py"), *arguments], environment, errors, tree)
         except (_Failed, OSError, json.JSONDecodeError, subprocess.SubprocessError) as error:
@@ -138,7 +146,7 @@ def _measure(side: Side, command: list[str], environment: dict[str, str], errors
         "process_cpu_seconds": usage.ru_utime + usage.ru_stime,
         "process_wall_seconds": wall,
         "process_peak_bytes": usage.ru_maxrss * 1024.0,
-        "tree_peak_bytes": float(max(tree.peak_bytes, usage.ru_maxrss * 1024)),
+        "tree_peak_bytes": float(tree.peak_bytes),
     }
     if len(marks) == 2:
         figures["tree_cpu_seconds"] = marks[1][0] - marks[0][0]

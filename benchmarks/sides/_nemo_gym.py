@@ -1,6 +1,8 @@
-"""A fleet of NeMo Gym servers, each in a process of its own as ``gym env start`` runs it.
+"""A fleet of NeMo Gym servers, each in a process of its own as ``gym env start`` runs it: ``python app.py`` with the
+resolved configuration in its environment.
 
-They share one environment, and there is no Ray and no head server, which nothing here asks; each would cost it more.
+The collector reaches an agent through an environment server, which the resolution adds; so there are four. They share
+one virtual environment, and there is no Ray and no head server, which nothing here asks: each would cost it more.
 """
 
 from __future__ import annotations
@@ -38,9 +40,7 @@ def fleet():
     installed = pathlib.Path(sysconfig.get_paths()["purelib"])
     processes, ports = [], []
     try:
-        for name in CONFIG:
-            (kind, blocks), *_ = config[name].items()
-            (implementation, settings), *_ = blocks.items()
+        for name, kind, implementation, settings in _servers(config):
             place, entry = installed / kind / implementation, "app.py"
             if kind == "responses_api_models":
                 place, entry = pathlib.Path(__file__).parent, "nemo_gym_model.py"
@@ -55,6 +55,17 @@ def fleet():
             process.terminate()
         for process in processes:
             process.wait()
+
+
+def _servers(config):
+    """Every block that has an entry point: name, kind, implementation, settings."""
+    for name, block in config.items():
+        if not OmegaConf.is_dict(block):
+            continue
+        for kind, blocks in block.items():
+            for implementation, settings in blocks.items() if OmegaConf.is_dict(blocks) else ():
+                if OmegaConf.is_dict(settings) and "entrypoint" in settings:
+                    yield name, kind, implementation, settings
 
 
 def _wait_until_up(process, host, port):

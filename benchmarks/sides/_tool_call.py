@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+from _side import Digest
+
 REPLIES = [
     [
         {
@@ -68,15 +72,43 @@ def rows(count, first=0):
 
 
 class Tally:
-    """The work done: rewards, tool calls and answers."""
+    """The work done, and a digest of what was asked, answered and scored: equal whoever did it and by whichever way."""
 
     def __init__(self):
-        self.work = {"rollouts": 0, "reward": 0.0, "tool_calls": 0, "tool_outputs": 0, "answers": 0}
+        self.work = {"rollouts": 0, "reward": 0.0, "model_calls": 0, "tool_calls": 0, "tool_outputs": 0, "answers": 0}
+        self._before = self._last = 0
+        self._digest = Digest()
+
+    def after_warming(self, result):
+        """The model numbers its answers: those of before are not counted."""
+        self._before = max(self._before, _number(result))
 
     def add(self, result):
-        kinds = [item["type"] for item in result["response"]["output"]]
+        response = result["response"]
+        kinds = [item["type"] for item in response["output"]]
         self.work["rollouts"] += 1
         self.work["reward"] += result["reward"]
         self.work["tool_calls"] += kinds.count("function_call")
         self.work["tool_outputs"] += kinds.count("function_call_output")
         self.work["answers"] += kinds.count("message")
+        self._last = max(self._last, _number(result))
+        asked = [(item["role"], item["content"]) for item in result["responses_create_params"]["input"]]
+        tools = [(tool["name"], tool["parameters"]) for tool in response["tools"]]
+        told = [_essence(item) for item in response["output"]]
+        self._digest.add(json.dumps([asked, tools, told, result["reward"]], sort_keys=True).encode())
+
+    def finished(self):
+        return {**self.work, "model_calls": self._last - self._before, "results": str(self._digest)}
+
+
+def _number(result):
+    return int(result["response"]["id"].rpartition("_")[2])
+
+
+def _essence(item):
+    """Without the fields of the Responses format that one side leaves out and the other writes as null."""
+    if item["type"] == "function_call":
+        return item["call_id"], item["name"], item["arguments"]
+    if item["type"] == "function_call_output":
+        return item["call_id"], item["output"]
+    return item["role"], [part["text"] for part in item["content"]]

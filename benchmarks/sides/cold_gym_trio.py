@@ -23,4 +23,4 @@ with tempfile.TemporaryDirectory() as folder:
     wall = time.monotonic() - began
     for line in (place / "out" / "r.jsonl").read_text().splitlines():
         tally.add(json.loads(line))
-report(tally.work, {"wall_seconds": wall}, ["gym_trio", "trio"])
+report(tally.finished(), {"wall_seconds": wall}, ["gym_trio", "trio"])

@@ -34,4 +34,4 @@ wall = time.monotonic() - began
 for line in done.stdout.splitlines():
     if line.startswith("RESULT "):
         tally.add(json.loads(line.removeprefix("RESULT ")))
-report(tally.work, {"wall_seconds": wall}, ["nemo-gym"])
+report(tally.finished(), {"wall_seconds": wall}, ["nemo-gym"])
