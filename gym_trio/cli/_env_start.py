@@ -43,7 +43,7 @@ def env_start(
     name: str | None = None,
     logs: pathlib.Path | None = None,
     head_token: str | None = None,
-    on_exit: Literal["report", "raise"] = "report",
+    on_exit: Literal["report", "restart", "raise"] = "report",
 ) -> None:
     """Start a configuration's servers as managed processes, with a head server, until SIGINT or SIGTERM.
 
@@ -71,7 +71,7 @@ def env_start(
     head_token
         A bearer token that the head server asks for; "random" makes one. Also GYM_TRIO_HEAD_TOKEN.
     on_exit
-        What a server's unexpected end does: report it, or end the fleet.
+        What a server's unexpected end does: report it, restart the server a few times, or (raise) end the fleet.
     """
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
     environment, overrides = split_words(words)

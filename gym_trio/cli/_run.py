@@ -108,7 +108,7 @@ async def _open_gym(prepared: PreparedRun, plan: RunPlan, stopper: _Stopper) -> 
         async with connect_gym({}) as gym:
             yield gym
     else:
-        options = ProcessOptions(on_open=stopper.keep_supervisor)
+        options = ProcessOptions(on_open=stopper.keep_supervisor, on_exit="restart")
         async with open_gym(plan.config, plan.serve, processes=options) as gym:
             yield gym
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import IO, Any, Literal
 
@@ -19,11 +20,12 @@ import trio
 from ..config import GymConfig, ServerBlock
 from ..errors import ConfigError
 from ..http import ServerClient, open_socket_transport
-from ..processes import Supervisor, bind_port, check_port_free, open_supervisor
+from ..processes import ManagedProcess, Supervisor, bind_port, check_port_free, open_supervisor
 from ._build import find_implementation
 from ._evidence import capture_folder, evidence_of_processes
 from ._gym import Gym
 from ._open import is_observed
+from ._restarts import restarting
 
 __all__ = ["WORKER_MODULE", "ProcessOptions", "open_gym_processes", "shutdown_grace_seconds"]
 
@@ -38,12 +40,14 @@ GRACE_BEYOND_SESSIONS_SECONDS = 10.0
 class ProcessOptions:
     """How a fleet of processes is run.
 
-    ``on_exit``: what a server's unexpected end does: ``"report"`` logs it and its rollouts fail; ``"raise"`` ends the
-    gym with `ServerDied`. ``output`` is told each line, ``log_folder`` gets a ``NAME.log`` per server,
+    ``on_exit``: what a server's unexpected end does. ``"report"`` logs it, and its rollouts fail from then on;
+    ``"restart"`` starts it again at its address, a few times: the rollouts that it was at work for fail, those that
+    come later wait for it (a server of a ``command`` block is only reported); ``"raise"`` ends the gym with
+    `ServerDied`. ``output`` is told each line, ``log_folder`` gets a ``NAME.log`` per server,
     ``on_open`` the supervisor before any server has started, for whoever may want to escalate during the start.
     """
 
-    on_exit: Literal["report", "raise"] = "report"
+    on_exit: Literal["report", "restart", "raise"] = "report"
     output: Callable[[str], None] | IO[str] | None = None
     log_folder: pathlib.Path | None = None
     on_open: Callable[[Supervisor], None] | None = None
@@ -99,29 +103,51 @@ async def open_gym_processes(config: GymConfig, options: ProcessOptions | None =
         ):
             if options.on_open is not None:
                 options.on_open(supervisor)
-            failure = await _start_all(supervisor, places, described, config, options)
-            if failure is not None:
-                raise failure
-            stack.close()
+            started = await _start_all(supervisor, places, described, config, options)
+            if options.on_exit != "restart":
+                stack.close()
             client = ServerClient()
             addresses = {place.block.name: place.url for place in places}
             for name, url in addresses.items():
                 client.register(name, transport, url)
             agents = [place.block.name for place in places if place.block.server_type == "responses_api_agents"]
             evidence = None if folder is None else evidence_of_processes(config, folder, client)
-            yield Gym(
+            gym = Gym(
                 client, agents=agents, config=config, supervisor=supervisor, addresses=addresses, evidence=evidence
             )
+            if options.on_exit != "restart":
+                yield gym
+                return
+            try:
+                async with restarting(supervisor, started, lambda name: _close_listener(places, name)):
+                    yield gym
+            finally:
+                # Before anything stops: who calls a server that has gone must be refused, not left waiting.
+                stack.close()
+
+
+def _close_listener(places: list[_Place], name: str) -> None:
+    for place in places:
+        if place.listener is not None and place.block.name == name.partition("/")[0]:
+            place.listener.close()
 
 
 async def _start_all(
     supervisor: Supervisor, places: list[_Place], described: int, config: GymConfig, options: ProcessOptions
-) -> Exception | None:
+) -> dict[ManagedProcess, Callable[[], Awaitable[ManagedProcess]]]:
+    """Every server of ours, and how to start it once more.
+
+    **Errors**: that of the first one that fails.
+    """
     failures: list[Exception] = []
+    started: dict[ManagedProcess, Callable[[], Awaitable[ManagedProcess]]] = {}
 
     async def start(place: _Place) -> None:
+        again = functools.partial(_start, supervisor, place, described, config, options)
         try:
-            await _start(supervisor, place, described, config, options)
+            process = await again()
+            if place.listener is not None:
+                started[process] = again
         except Exception as error:  # noqa: BLE001  the first one is raised by the caller, outside the nursery
             failures.append(error)
             nursery.cancel_scope.cancel()
@@ -130,24 +156,26 @@ async def _start_all(
         for place in places:
             for _ in range(place.block.num_workers or 1):
                 nursery.start_soon(start, place)
-    return failures[0] if failures else None
+    if failures:
+        raise failures[0]
+    return started
 
 
 async def _start(
     supervisor: Supervisor, place: _Place, described: int, config: GymConfig, options: ProcessOptions
-) -> None:
+) -> ManagedProcess:
     block = place.block
     bound = config.run.server_spinup_timeout_seconds
     workers = block.num_workers or 1
     name = block.name if workers == 1 else _worker_name(supervisor, block.name)
     common: dict[str, Any] = {
         "ready_timeout_seconds": 600 if bound is None else bound,
-        "on_exit": options.on_exit,
+        "on_exit": "raise" if options.on_exit == "raise" else "report",
         "log_path": options.log_folder / f"{name}.log" if options.log_folder else None,
     }
     if place.listener is None:
         command = block.settings["command"]
-        await supervisor.start(
+        return await supervisor.start(
             name,
             shlex.split(command) if isinstance(command, str) else [str(word) for word in command],
             cwd=block.settings.get("cwd"),
@@ -156,9 +184,8 @@ async def _start(
             interrupt="group",
             **common,
         )
-        return
     listener = place.listener.fileno()
-    await supervisor.start(
+    return await supervisor.start(
         name,
         [sys.executable, "-m", WORKER_MODULE, block.name, str(listener), str(described)],
         ready_fd=True,

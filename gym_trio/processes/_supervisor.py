@@ -59,6 +59,11 @@ class Supervisor:
         return types.MappingProxyType(dict(self._processes))
 
     @property
+    def stopping(self) -> bool:
+        """Whether the stop has begun: nothing can be started any more."""
+        return self._stopping
+
+    @property
     def report(self) -> StopReport | None:
         """What `stop` returned, once it is known; also after the block."""
         return self._report

@@ -89,6 +89,20 @@ async def test_a_server_that_cannot_start_names_its_last_lines(scripted: Any, sa
     assert caught.value.server == "mcqa"
 
 
+async def test_what_gym_trio_raised_at_startup_is_told_without_a_traceback(
+    tmp_path: pathlib.Path, scripted: Any, saying: Any
+) -> None:
+    """A server whose own child does not come up says so in a line."""
+    (tmp_path / "broken.py").write_text(BROKEN.replace("RuntimeError", "gym_trio.ConfigError"))
+    config = scripted("mcqa", [[saying("x")]])
+    config["mcqa"] = {"resources_servers": {"mine": {"entrypoint": f"{tmp_path}/broken.py:Broken", "domain": "other"}}}
+    lines: list[str] = []
+    with pytest.raises(gym_trio.ServerStartError, match="no luck today"):
+        async with gym_trio.open_gym(config, "processes", processes=ProcessOptions(output=lines.append)):
+            raise AssertionError("the gym opened")
+    assert not any("Traceback" in line for line in lines)
+
+
 async def test_a_port_in_use_names_port_key_and_holder(scripted: Any, saying: Any) -> None:
     """Before anything starts, the error says which port, which key, and who holds it."""
     config = scripted("mcqa", [[saying("x")]])
@@ -161,7 +175,10 @@ async def test_a_server_that_dies_fails_its_rollouts_or_ends_the_gym(scripted: A
             agent = gym.supervisor.processes["my_agent"].pid
             async with gym.run_examples([row]) as rollouts, trio.open_nursery() as nursery:
                 nursery.start_soon(kill_when_busy, gym, agent)
-                return await rollouts.receive()
+                outcome = await rollouts.receive()
+                if on_exit == "raise":  # the rollout may fail before the process is known to have ended
+                    await trio.sleep(60)
+                return outcome
 
     if on_exit == "report":
         outcome = await scene()
