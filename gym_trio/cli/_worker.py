@@ -11,6 +11,7 @@ import os
 import pathlib
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -37,12 +38,23 @@ def main() -> None:
     name, listener, configuration = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     described = _read(configuration)
+    failures: list[BaseException] = []
     try:
         loaded = load_config(described["config"], env_yaml=False, env=os.environ)
         with open_telemetry(loaded):
             trio.run(_serve, loaded, name, listener, described["urls"], described["capture_folder"])
-    except GymError as error:
-        sys.exit(complain(str(error), code=1))
+    except* GymError as group:
+        failures.extend(_leaves(group))
+    if failures:
+        sys.exit(complain("; ".join(map(str, failures)), code=1))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
 
 
 def _read(descriptor: int) -> Any:

@@ -17,6 +17,8 @@ __all__ = ["open_lifespan"]
 
 _log = logging.getLogger(__name__)
 
+FAREWELL_SECONDS = 1.0  # for an app that has said that it failed to raise what it failed with
+
 
 class _Phase(enum.Enum):
     """How far the app has come. Each phase is followed by a later one only."""
@@ -96,8 +98,11 @@ class _Lifespan:
         if self.phase is _Phase.STARTING:
             raise ServerStartError(f"{self._server}: startup took over {bound_seconds:g} s", server=self._server)
         if self.phase is _Phase.FAILED:
-            message = f"{self._server}: startup failed: {self.message}"
-            raise ServerStartError(message, server=self._server) from self.error
+            with trio.move_on_after(FAREWELL_SECONDS):
+                await self.ended.wait()
+            # What gym_trio itself raised says what is wrong; an app's message (Starlette's) is a whole traceback.
+            why = str(self.error) if isinstance(self.error, GymError) else self.message
+            raise ServerStartError(f"{self._server}: startup failed: {why}", server=self._server) from self.error
 
     async def stop(self, bound_seconds: float) -> str | None:
         """What went wrong, or None."""

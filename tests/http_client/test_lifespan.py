@@ -183,3 +183,17 @@ async def test_starlettes_lifespan_works() -> None:
     with pytest.raises(ServerStartError, match="no db"):
         async with open_lifespan(Starlette(lifespan=broken)):
             raise AssertionError
+
+
+async def test_what_gym_trio_raised_at_startup_is_told_without_a_traceback() -> None:
+    """The error says what is wrong; where in the code it was noticed is nothing to a user."""
+
+    @contextlib.asynccontextmanager
+    async def broken(app):
+        raise ServerStartError("the child did not come up", server="child")
+        yield
+
+    with pytest.raises(ServerStartError) as caught:
+        async with open_lifespan(Starlette(lifespan=broken), server="judge"):
+            raise AssertionError
+    assert str(caught.value) == "judge: startup failed: the child did not come up"
