@@ -7,6 +7,7 @@
 ``_rounds``       sides in alternation, medians, ratios, and when a ratio is refused
 ``_peers``        the virtual environments of those that gym_trio is compared with
 ``_report``       text, JSON, the README's table; ``_plot``: the SVG
+``_profile``      ``--profile``: where one side spends its time
 ``_counts``       ``--check``: exact counts against those in ``counts.json``
 ``sides/``        the scripts, each in plain words what a user would write
 ================  =====================================================================================

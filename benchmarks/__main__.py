@@ -8,7 +8,7 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
-from . import _peers, _plot, _report
+from . import _peers, _plot, _profile, _report
 from ._catalogue import catalogue
 from ._processes import ROOT, run_side
 from ._records import Absent, Benchmark, Outcome, Result, Side
@@ -29,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(chosen)}", file=sys.stderr)
         return 2
+    if given.profile is not None:
+        return _show_profile(chosen, given)
     about, date = _report.machine(), datetime.date.today().isoformat()
     print(f"{date}, {', '.join(f'{key} {value}' for key, value in about.items())}", flush=True)
     results = [_one(chosen[name], given) for name in given.names or chosen]
@@ -51,6 +53,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes: proves that all works, measures little")
     parser.add_argument("--rounds", type=int, help="instead of each benchmark's own number")
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
+    parser.add_argument("--profile", metavar="SIDE", help="run one side of one NAME under cProfile: its dearest 25")
     parser.add_argument("--check", action="store_true", help="exact counts against those in counts.json")
     parser.add_argument("--write", action="store_true", help="with --check: take the counts as they are now")
     return parser.parse_args(words)
@@ -64,6 +67,18 @@ def _setup(names: list[str]) -> int:
     for name in names or _peers.PEERS:
         print(f"{name}: {_peers.setup(name)}", flush=True)
     return 0 if all(_peers.python_of(name) for name in names or _peers.PEERS) else 1
+
+
+def _show_profile(chosen: dict[str, Benchmark], given: argparse.Namespace) -> int:
+    if len(given.names) != 1:
+        print("--profile SIDE goes with the NAME of one benchmark", file=sys.stderr)
+        return 2
+    try:
+        print(_profile.profile(chosen[given.names[0]], given.profile))
+    except LookupError as error:
+        print(error.args[0], file=sys.stderr)
+        return 2
+    return 0
 
 
 def _one(benchmark: Benchmark, given: argparse.Namespace) -> Result:

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ._records import Absent, Outcome, Partner, Run, Side
@@ -92,23 +92,31 @@ class Tree:
                 os.kill(pid, signal.SIGKILL)
 
 
-def run_side(side: Side, python: str, *, rounds_environment: Mapping[str, str] | None = None) -> Outcome:
-    """Run one side once. What goes wrong is told, with the last lines that it wrote."""
+def run_side(side: Side, python: str, *, through: Sequence[str] = ()) -> Outcome:
+    """Run one side once, ``through`` other words of the interpreter where given (a profiler's).
+
+    What goes wrong is told, with the last lines that it wrote.
+    """
     token = uuid.uuid4().hex
-    environment = {**os.environ, **(rounds_environment or {}), TOKEN: token, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, TOKEN: token, "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONDEVMODE", None)
     tree = Tree(token)
     with tempfile.TemporaryFile() as errors, contextlib.ExitStack() as stack:
         arguments = [*side.arguments]
         if side.partner is not None and side.partner.when == "before":
             arguments += ["--url", stack.enter_context(_partner_before(side.partner, environment))]
+        began = time.monotonic()
         limit = threading.Timer(LIMIT_SECONDS, tree.kill)
         limit.daemon = True
         stack.callback(limit.cancel)
         limit.start()
         try:
-            return _measure(side, [python, str(SIDES / f"{side.script}.py"), *arguments], environment, errors, tree)
+            return _measure(
+                side, [python, *through, str(SIDES / f"{side.script}.py"), *arguments], environment, errors, tree
+            )
         except (_Failed, OSError, json.JSONDecodeError, subprocess.SubprocessError) as error:
+            if time.monotonic() - began >= LIMIT_SECONDS:
+                return Absent(f"{side.name} took longer than {LIMIT_SECONDS} s and was ended")
             errors.seek(0)
             last = errors.read().decode(errors="replace").strip().splitlines()[-8:]
             return Absent(f"{side.name} failed: {error}" + "".join(f"\n    {line}" for line in last))

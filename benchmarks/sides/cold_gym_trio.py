@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
-import time
 
+from _cold import first_rollout
 from _side import report
-from _tool_call import CONFIG, Tally, rows
+from _tool_call import CONFIG, rows
 
-tally = Tally()
 with tempfile.TemporaryDirectory() as folder:
     place = pathlib.Path(folder)
     (place / "config.yaml").write_text(json.dumps(CONFIG))  # JSON is YAML
     (place / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(1)))
     command = [sys.executable, "-m", "gym_trio", "eval", "run", "--config", "config.yaml", "--input", "rows.jsonl"]
-    began = time.monotonic()
-    subprocess.run([*command, "--output", "out/r.jsonl"], cwd=folder, check=True, stdout=sys.stderr)
-    wall = time.monotonic() - began
-    for line in (place / "out" / "r.jsonl").read_text().splitlines():
-        tally.add(json.loads(line))
-report(tally.finished(), {"wall_seconds": wall}, ["gym_trio", "trio"])
+    work, figures = first_rollout([*command, "--output", "out/r.jsonl"], folder)
+report(work, figures, ["gym_trio", "trio"])
