@@ -59,6 +59,8 @@ async def collect(
     begun = trio.current_time()
     if run.pending:
         fsync = run.options.fsync
+        # Those of an earlier run of the same output say nothing of the rows to come.
+        run.files.aggregate.unlink(missing_ok=True)
         with JsonlSink(run.files.output, fsync) as results, JsonlSink(run.files.failures, fsync) as failures:
             await work.consume(open_stream, results, failures)
     timing = {

@@ -1,7 +1,8 @@
 """What a run is, so that a resumed one can tell that it is the same: its tasks, its agents, its configuration.
 
 Left out are secrets, endpoints, and everything that changes how a run goes and not what it measures: a run may be
-resumed on another machine, with another key, at another concurrency.
+resumed on another machine, with another key, at another concurrency. It may also grow, by a larger limit, more repeats
+or more input rows, as long as every row that it had is still there as it was.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import pathlib
 import re
+from array import array
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,7 +18,8 @@ import orjson
 
 from ..config import GymConfig, is_secret_name, redact_text
 from ..errors import RunError, UsageError
-from ._jsonl import dump_json, write_whole
+from ._jsonl import dump_json, open_to_read, write_whole
+from ._keys import NumberSet
 from ._options import RunOptions
 from ._paths import RunFiles
 
@@ -72,6 +75,10 @@ _HOW = frozenset(
 )
 
 
+# What decides how many rollouts there are, and their order. A run may grow: the rows themselves are compared.
+_REACH = frozenset({"limit", "num_repeats", "interleave_repeats"})
+
+
 def identity_of(options: RunOptions, rows_digest: str, rows: int, agents: list[str]) -> dict[str, Any]:
     """The identity of a run whose materialised rows have this digest."""
     return {
@@ -112,18 +119,31 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 
 class RowsDigest:
-    """The digest of materialised rows, in their order."""
+    """The digest of materialised rows, in their order; with ``each`` also one of every row, eight bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, each: bool = False) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
+        self._of_each = array("Q") if each else None
         self.rows = 0
 
     def add(self, line: bytes) -> None:
         self._hash.update(line)
         self.rows += 1
+        if self._of_each is not None:
+            self._of_each.append(_line_digest(line))
+
+    def lost(self, path: pathlib.Path) -> int:
+        """How many rows of a file of materialised rows are not among these, as they stand there."""
+        these = NumberSet(self._of_each or ())
+        with open_to_read(path) as file:
+            return sum(_line_digest(line) not in these for line in file)
 
     def text(self) -> str:
         return self._hash.hexdigest()
+
+
+def _line_digest(line: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big")
 
 
 def write_identity(files: RunFiles, identity: Mapping[str, Any], *, fsync: bool) -> None:
@@ -142,28 +162,54 @@ def read_identity(path: pathlib.Path) -> dict[str, Any] | None:
     return stored if isinstance(stored, dict) else None
 
 
-def check_identity(files: RunFiles, stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """See that a resumed run is the run that was begun.
+def check_identity(files: RunFiles, stored: Mapping[str, Any], now: Mapping[str, Any], rows: RowsDigest) -> str | None:
+    """See that a resumed run is the run that was begun, or has all of its rollouts and more; says so if it has.
 
     **Errors**: `UsageError` that names what differs, and what it was.
     """
     # JSON is what the stored one went through; the new one must too, or a tuple would differ from a list.
     now = orjson.loads(dump_json(now))
+    were, are = stored.get("options") or {}, now["options"]
+    same_rows = stored.get("rows_digest") == now["rows_digest"]
+    reach = [] if same_rows else list(_differences("option ", _only(were, _REACH), _only(are, _REACH)))
     differences = [
-        *_differences("option ", stored.get("options") or {}, now["options"]),
-        *_differences("", stored.get("configuration") or {}, now["configuration"]),
+        *_differences("option ", _without(were, _REACH), _without(are, _REACH)),
+        *_differences("", _without(stored.get("configuration") or {}, _REACH), _without(now["configuration"], _REACH)),
     ]
-    if stored.get("agents") != now["agents"]:
-        were, are = (", ".join(agents or ["none"]) for agents in (stored.get("agents"), now["agents"]))
-        differences.append(f"the agents were {were}, and are {are}")
-    if stored.get("rows_digest") != now["rows_digest"] and not differences:
-        differences.append(f"the input rows differ ({stored.get('rows')} then, {now['rows']} now)")
+    lost = 0 if same_rows or differences else _lost(files, stored, rows)
+    if lost and reach and now["rows"] < (stored.get("rows") or 0):
+        raise UsageError(
+            f"{files.output}: cannot be resumed with fewer rollouts: {reach[0]}, and {lost} of its {stored.get('rows')}"
+            " would be left out; give as many as before or more, or choose another --output"
+        )
+    if lost and stored.get("agents") != now["agents"]:
+        names = (", ".join(agents or ["none"]) for agents in (stored.get("agents"), now["agents"]))
+        differences.append("the agents were {}, and are {}".format(*names))
+    elif lost:
+        differences.append(f"the input rows differ ({stored.get('rows')} then, {now['rows']} now, {lost} changed)")
     if differences:
         more = f" (and {len(differences) - 1} more)" if differences[1:] else ""
         raise UsageError(
             f"{files.output}: cannot be resumed, it was another run: {differences[0]}{more};"
             " run it as it was begun, or choose another --output"
         )
+    return None if same_rows else f"{files.output}: the run grows from {stored.get('rows')} to {now['rows']} rollouts"
+
+
+def _lost(files: RunFiles, stored: Mapping[str, Any], rows: RowsDigest) -> int:
+    try:
+        return rows.lost(files.materialized)
+    except UsageError:
+        # Without the rows that it had, a run cannot be seen to have them all.
+        return int(stored.get("rows") or 1)
+
+
+def _only(options: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name in names}
+
+
+def _without(options: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name.partition(".")[0] not in names}
 
 
 def _differences(kind: str, stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -138,10 +138,14 @@ def _begin(options: RunOptions, files: RunFiles, materializer: Materializer) -> 
             notes.append(f"{files.output}: {taken} results without a valid judgement were taken back")
     stored = read_identity(files.identity) if resumed else None
     if resumed and stored is None and _has_rows(files.materialized):
-        notes.append(f"{files.identity}: is not there, so that this is the same run was not checked")
+        notes.append(
+            f"{files.identity}: is not there, so that this is the same run was not checked;"
+            f" it has the rows of {files.materialized.name}, whatever --limit and --num-repeats say"
+        )
         written = _survey(files.materialized)
     else:
         written = _write_rows(files, materializer, options, stored)
+        notes += [written.growth] if written.growth is not None else []
     ledger = (
         read_ledger(files, written.keys, retry_terminal_timeouts=options.retry_terminal_timeouts)
         if resumed
@@ -168,6 +172,7 @@ class _Written:
 
     keys: NumberSet
     agents: set[str]
+    growth: str | None = None  # what a run that is resumed with more rows says
 
 
 def _has_rows(path: pathlib.Path) -> bool:
@@ -195,7 +200,8 @@ def _write_rows(
     files: RunFiles, materializer: Materializer, options: RunOptions, stored: dict[str, Any] | None
 ) -> _Written:
     """Write the materialised rows, and beside them what they are; both appear whole or not at all."""
-    digest, keys, agents = RowsDigest(), array("Q"), set[str]()
+    digest, keys, agents = RowsDigest(each=stored is not None), array("Q"), set[str]()
+    growth = None
     with replacing(files.materialized, fsync=options.fsync) as file:
         for row in materializer:
             line = dump_line(row)
@@ -207,10 +213,11 @@ def _write_rows(
             raise UsageError(f"no row is left to run ({_why_empty(options)})")
         identity = identity_of(options, digest.text(), digest.rows, sorted(agents))
         if stored is not None:
-            check_identity(files, stored, identity)
-    if stored is None:
+            growth = check_identity(files, stored, identity, digest)
+    # After the rows: a run that is killed between the two has run no row that its identity does not know.
+    if stored is None or growth is not None:
         write_identity(files, identity, fsync=options.fsync)
-    return _Written(NumberSet(keys).distinct(), agents)
+    return _Written(NumberSet(keys).distinct(), agents, growth)
 
 
 def _why_empty(options: RunOptions) -> str:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gym_trio.collection import RunOptions, prepare_run
+from gym_trio.collection import RunOptions, aggregate_run, prepare_run
 from gym_trio.collection._keys import NumberSet, pack
 from gym_trio.collection._ledger import Ledger, Standing
 from gym_trio.config import load_config
@@ -128,8 +128,6 @@ async def test_secrets_endpoints_and_speed_may_change(go, tasks):
     [
         ({"config": _config(openai_model="n")}, "openai_model.openai_model was 'm', and is 'n'"),
         ({"config": _config(extra=1)}, "openai_model.extra was not set, and is 1"),
-        ({"num_repeats": 2}, "option num_repeats was 1, and is 2"),
-        ({"limit": 1}, "option limit was None, and is 1"),
         ({"shard": (0, 2)}, r"option shard was None, and is \[0, 2\]"),
         ({"agent": "b"}, "the agents were none, and are b"),
         ({"responses_create_params": {"temperature": 1}}, "responses_create_params was {}, and is {'temperature': 1}"),
@@ -144,10 +142,71 @@ async def test_a_run_that_is_another_is_not_resumed(go, tasks, tmp_path, change,
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
+@pytest.mark.parametrize("more", [{"limit": 5}, {"num_repeats": 3}, {"limit": 4, "num_repeats": 2, "agent": "a"}])
+async def test_a_run_is_resumed_to_more_rollouts(go, tasks, read, more):
+    """With a larger limit, more repeats or both only the new rollouts run, and the files are those of one whole run."""
+    began = {"limit": 3, "num_repeats": 2, "num_repeats_add_seed": True, "agent": "a"}
+    await go(tasks(6), **began)
+    first = await go(tasks(6), **began | more, resume=True)
+    assert first.completed == first.coverage.expected - 6 > 0
+    assert first.coverage.complete
+    assert any(f"grows from 6 to {first.coverage.expected} rollouts" in note for note in first.notes)
+    assert (await go(tasks(6), **began | more, resume=True)).completed == 0
+    rows = read(first.files.output)
+    sent = first.files.materialized.read_bytes()
+    whole = await go(tasks(6), **began | more)
+    assert whole.files.materialized.read_bytes() == sent
+    keys = ("_ng_task_index", "_ng_rollout_index", "agent_ref", "responses_create_params")
+    assert _sorted(rows, keys) == _sorted(read(whole.files.output), keys)
+
+
+def _sorted(rows, keys):
+    return sorted(([row.get(key) for key in keys] for row in rows), key=lambda row: row[:2])
+
+
+async def test_a_run_grows_with_its_input_and_in_another_order(go, tasks):
+    """Rows may be added to the input, and repeats come in another order: what counts is that no row is lost."""
+    await go(tasks(2), num_repeats=2)
+    report = await go(tasks(4), num_repeats=2, interleave_repeats=True, resume=True)
+    assert (report.completed, report.coverage.complete) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("fewer", "says"), [({"limit": 2}, "limit was 3, and is 2"), ({"num_repeats": 1}, "num_repeats was 2")]
+)
+async def test_a_run_is_not_resumed_to_fewer_rollouts(go, tasks, tmp_path, fewer, says):
+    """What was done would be lost: the option is named, and no file changes."""
+    began = {"limit": 3, "num_repeats": 2}
+    await go(tasks(6), **began)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(UsageError, match=rf"with fewer rollouts: option {says}.* of its 6 would be left out"):
+        await go(tasks(6), **began | fewer, resume=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+async def test_a_larger_run_of_other_rows_is_another_run(go, tasks):
+    """More rollouts do not hide that those that were run have changed, nor that their rows are gone."""
+    report = await go(tasks(2), limit=2)
+    with pytest.raises(UsageError, match=r"the input rows differ \(2 then, 3 now, 1 changed\)"):
+        await go([tasks(1)[0], {**tasks(2)[1], "n": 9}, *tasks(3)[2:]], limit=3, resume=True)
+    report.files.materialized.unlink()
+    with pytest.raises(UsageError, match="the input rows differ"):
+        await go(tasks(3), limit=3, resume=True)
+
+
+async def test_an_aggregate_of_the_smaller_run_is_not_told_as_that_of_the_larger(go, tasks):
+    """It is gone before the first new row: a run that stops before it makes its own has none."""
+    report = await go(tasks(2), more={"aggregate": aggregate_run})
+    assert report.files.aggregate.exists()
+    larger = await go(tasks(3), resume=True)
+    assert larger.coverage.complete
+    assert not larger.files.aggregate.exists()
+
+
 async def test_other_rows_are_another_run(go, tasks):
     """Also when their number is the same."""
     await go(tasks(2))
-    with pytest.raises(UsageError, match=r"the input rows differ \(2 then, 2 now\)"):
+    with pytest.raises(UsageError, match=r"the input rows differ \(2 then, 2 now, 2 changed\)"):
         await go(list(reversed(tasks(2))), resume=True)
 
 
