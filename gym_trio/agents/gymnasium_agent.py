@@ -95,9 +95,7 @@ class GymnasiumAgent(AgentServer):
         items = input_items(params.get("input"))
         if first["observation"]:
             items = [*items, {"role": "user", "content": first["observation"]}]
-        offered = first["info"].get("tools")
-        tools = {"tools": [*(params.get("tools") or ()), *offered]} if offered else {}
-        return Play({**params, "input": items, **tools}, link)
+        return Play({**params, "input": items, **_tools(params, first["info"])}, link)
 
     async def _ask(self, request: RequestBody, play: Play) -> None:
         body = {**play.params, "input": [*play.params["input"], *play.outputs]}
@@ -122,6 +120,14 @@ class GymnasiumAgent(AgentServer):
             play.outputs.append({**output, "type": "function_call_output"})
         if play.last["observation"]:
             play.outputs.append({"role": "user", "content": play.last["observation"], "type": "message"})
+
+
+def _tools(params: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]:
+    # Of an environment of other make the key may mean something else.
+    offered = info.get("tools")
+    if not isinstance(offered, list) or not offered or not all(isinstance(one, Mapping) for one in offered):
+        return {}
+    return {"tools": [*(params.get("tools") or ()), *offered]}
 
 
 def _checked(server: str, answer: Mapping[str, Any]) -> dict[str, Any]:
