@@ -9,24 +9,26 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final
 
 __all__ = ["count", "outgoing", "record", "remote_context", "span"]
 
 NAME = "gym_trio"
+_NOTHING: Final = nullcontext()  # shared: a rollout that waits inside of one keeps no object for it
 
 
 def _is_used() -> bool:
     return "opentelemetry.trace" in sys.modules
 
 
-@contextmanager
-def span(name: str, **attributes: Any) -> Iterator[None]:
+def span(name: str, **attributes: Any) -> AbstractContextManager[None]:
     """A span around the block. An exception marks it as failed and goes on; ``None`` attributes are left out."""
-    if not _is_used():
-        yield
-        return
+    return _span(name, attributes) if _is_used() else _NOTHING
+
+
+@contextmanager
+def _span(name: str, attributes: dict[str, Any]) -> Iterator[None]:
     from opentelemetry import trace
 
     given = {key: value for key, value in attributes.items() if value is not None}
@@ -71,12 +73,13 @@ def outgoing() -> dict[str, str]:
     return headers
 
 
-@contextmanager
-def remote_context(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
+def remote_context(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
     """The block's spans become children of the span that the request with these ``headers`` came from."""
-    if not _is_used():
-        yield
-        return
+    return _remote_context(headers) if _is_used() else _NOTHING
+
+
+@contextmanager
+def _remote_context(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[None]:
     from opentelemetry import context, propagate
 
     carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}

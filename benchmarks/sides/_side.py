@@ -30,7 +30,10 @@ def options(**defaults):
 class Clock:
     """CPU and wall time of a section of this process."""
 
+    is_new = True
+
     def __enter__(self):
+        self.is_new = False
         self._cpu, self._wall = time.process_time(), time.monotonic()
         return self
 

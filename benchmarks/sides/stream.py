@@ -1,7 +1,8 @@
 """What an outcome costs, and a resident rollout weighs, while ``--resident`` rollouts are resident.
 
-A rollout waits until as many others have come after it. ``--layer stream`` is the stream alone, ``memory`` a whole gym
-without sockets, where each rollout is a ``POST /run`` into its agent.
+A rollout waits until as many others have come after it, so that the clock runs from the outcome at which the stream was
+full to the one at which the rows had ended; filling it is told apart. ``--layer stream`` is the stream alone,
+``memory`` a whole gym without sockets, where each rollout is a ``POST /run`` into its agent.
 """
 
 from __future__ import annotations
@@ -23,18 +24,24 @@ class Turnstile:
     def __init__(self, width):
         self._width = width
         self._waiting = deque()
+        self.filling, self.full = Clock(), Clock()
 
     async def wait(self, _):
         event = trio.Event()
         self._waiting.append(event)
         if len(self._waiting) >= self._width:
+            if self.full.is_new:
+                self.filling.__exit__()
+                self.full.__enter__()
             self._waiting.popleft().set()
         await event.wait()
         return {"reward": 1.0}
 
     def rows(self, count):
+        self.filling.__enter__()
         for i in range(count):
             yield {"i": i}
+        self.full.__exit__()
         self._width = 0
         for event in self._waiting:
             event.set()
@@ -59,13 +66,15 @@ async def open_layer(layer, run, rows, resident):
 
 
 async def cost(layer, resident, rows):
+    """Of ``rows`` outcomes, after as many as fill the stream."""
     turnstile = Turnstile(resident - 1)
     received = 0
-    async with open_layer(layer, turnstile.wait, turnstile.rows(rows), resident) as stream:
-        with Clock() as clock:
-            async for _ in stream:
-                received += 1
-    return received, clock.figures
+    async with open_layer(layer, turnstile.wait, turnstile.rows(resident + rows), resident) as stream:
+        async for _ in stream:
+            received += 1
+    figures = turnstile.full.figures
+    figures["filling_cpu_seconds"] = turnstile.filling.figures["cpu_seconds"] / resident
+    return received - resident, figures
 
 
 async def resumptions(layer, resident, rows):

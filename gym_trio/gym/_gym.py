@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import telemetry
@@ -112,9 +112,8 @@ class Gym:
         if agent is not None:
             self._check_agent(agent, "run_examples(agent=...)")
 
-        async def run(attempt: RolloutAttempt) -> dict[str, Any]:
-            with self._sole(attempt.rollout_id):
-                return await self._run(attempt, self.agent_for(attempt.row, agent))
+        def run(attempt: RolloutAttempt) -> Awaitable[dict[str, Any]]:
+            return self._run(attempt, self.agent_for(attempt.row, agent))
 
         def check_row(row: Mapping[str, Any]) -> None:
             self.agent_for(row, agent)
@@ -126,41 +125,27 @@ class Gym:
         async with opened as stream:
             yield stream
 
-    @contextmanager
-    def _sole(self, rollout_id: str) -> Iterator[None]:
+    async def _run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
+        rollout_id = attempt.rollout_id
         if rollout_id in self._in_flight:
-            message = (
-                f"another rollout with the id {rollout_id!r} is in flight; give each row a _ng_rollout_id, or a "
-                "_ng_rollout_index, of its own"
-            )
-            raise RolloutFailure(
-                FailureKind.AGENT_REQUEST_FAILED, message, stage=Stage.ADMISSION, delivery=Delivery.NOT_SENT
-            )
+            raise _is_in_flight(rollout_id)
         self._in_flight.add(rollout_id)
+        since = time.time()
+        evidence = self._evidence
         try:
-            yield
+            with telemetry.span("rollout", rollout_id=rollout_id, agent=agent):
+                result = await self._post_run(attempt, agent)
+                if evidence is not None:
+                    result, evidence = await evidence.attach(rollout_id, result, since), None
         finally:
             self._in_flight.discard(rollout_id)
-
-    async def _run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
-        with telemetry.span("rollout", rollout_id=attempt.rollout_id, agent=agent):
-            result = await self._observed_run(attempt, agent)
+            if evidence is not None:
+                evidence.calls.forget(rollout_id)
         telemetry.count("rollouts.completed", agent=agent)
         reward = result.get("reward")
         if isinstance(reward, int | float):
             telemetry.record("reward", reward, agent=agent)
         return result
-
-    async def _observed_run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
-        if self._evidence is None:
-            return await self._post_run(attempt, agent)
-        since = time.time()
-        try:
-            result = await self._post_run(attempt, agent)
-        except BaseException:
-            self._evidence.calls.forget(attempt.rollout_id)
-            raise
-        return await self._evidence.attach(attempt.rollout_id, result, since)
 
     async def _post_run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
         response = await self.client.post(agent, "/run", json=attempt.row, on_sent=attempt.mark_sent)
@@ -197,3 +182,11 @@ class Gym:
         if self._find_routes is not None:
             self._agents = await self._find_routes()
             self._find_routes = None
+
+
+def _is_in_flight(rollout_id: str) -> RolloutFailure:
+    message = (
+        f"another rollout with the id {rollout_id!r} is in flight; give each row a _ng_rollout_id, or a "
+        "_ng_rollout_index, of its own"
+    )
+    return RolloutFailure(FailureKind.AGENT_REQUEST_FAILED, message, stage=Stage.ADMISSION, delivery=Delivery.NOT_SENT)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import trio
 from trio.lowlevel import disable_ki_protection
@@ -41,7 +40,6 @@ class RolloutAttempt:
         self.delivery = Delivery.POSSIBLY_DELIVERED
 
 
-_UNBOUNDED: Final = nullcontext()
 RunRollout: TypeAlias = Callable[[RolloutAttempt], Awaitable[Any]]
 
 
@@ -63,7 +61,10 @@ async def run_rollout(
     scope = None if timeout_seconds == math.inf else trio.CancelScope(deadline=started_at + timeout_seconds)
     failure: RolloutFailure | None
     try:
-        with scope or _UNBOUNDED:
+        if scope is None:
+            result = await run(attempt)
+            return Completed(attempt.kept_row, result, Timing(attempt.pulled_at, started_at, trio.current_time()))
+        with scope:
             result = await run(attempt)
             return Completed(attempt.kept_row, result, Timing(attempt.pulled_at, started_at, trio.current_time()))
         failure = timed_out(timeout_seconds, attempt.delivery)

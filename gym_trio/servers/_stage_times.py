@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
 from typing import Any
 
 import trio
@@ -29,17 +30,12 @@ class StageTimes:
         self.began_at: float | None = None
         self.tool_calls: list[dict[str, Any]] = []
 
-    @contextmanager
-    def measure(self, stage: str) -> Iterator[None]:
+    def measure(self, stage: str) -> AbstractContextManager[None]:
         """Count the block's time for ``stage``, however the block ends. It is a span of that name too."""
-        started = trio.current_time()
-        outer, self.stage = self.stage, stage
-        try:
-            with telemetry.span(stage):
-                yield
-        finally:
-            self.stage = outer
-            self._seconds[stage] = self._seconds.get(stage, 0.0) + trio.current_time() - started
+        return _Measured(self, stage)
+
+    def add(self, stage: str, seconds: float) -> None:
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
 
     @contextmanager
     def tool_call(self, call_id: Any) -> Iterator[None]:
@@ -59,3 +55,29 @@ class StageTimes:
     def milliseconds(self) -> dict[str, float]:
         """The times as keys of ``ng_perf``: ``seed_ms`` and so on."""
         return {f"{stage}_ms": round(seconds * 1000, 3) for stage, seconds in self._seconds.items()}
+
+
+class _Measured:
+    """A block in one stage. A class, because a rollout waits for its model inside of one: it is two objects of many."""
+
+    __slots__ = ("_outer", "_span", "_stage", "_started", "_times")
+
+    def __init__(self, times: StageTimes, stage: str) -> None:
+        self._times = times
+        self._stage = stage
+        self._span = telemetry.span(stage)
+
+    def __enter__(self) -> None:
+        times = self._times
+        self._started = trio.current_time()
+        self._outer, times.stage = times.stage, self._stage
+        self._span.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._span.__exit__(kind, error, traceback)
+        finally:
+            self._times.stage = self._outer
+            self._times.add(self._stage, trio.current_time() - self._started)

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
+from types import TracebackType
 
 import attrs
 import trio
 
 
-@attrs.define(eq=False)
 class RunClaim:
-    """One running request. ``stopped`` is True when somebody has asked it to stop and it has been cut by that."""
+    """One running request, for the length of a ``with`` block.
 
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    asked: bool = False
+    ``stopped`` is True when somebody has asked it to stop and it has been cut by that.
+    """
+
+    __slots__ = ("_key", "_runs", "asked", "scope")
+
+    def __init__(self, runs: dict[Hashable, list[RunClaim]], key: Hashable) -> None:
+        self._runs = runs
+        self._key = key
+        self.scope = trio.CancelScope()
+        self.asked = False
+
+    def __enter__(self) -> RunClaim:
+        self._runs.setdefault(self._key, []).append(self)
+        self.scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        try:
+            return self.scope.__exit__(kind, error, traceback)
+        finally:
+            claims = self._runs[self._key]
+            claims.remove(self)
+            if not claims:
+                del self._runs[self._key]
 
     @property
     def stopped(self) -> bool:
@@ -42,19 +65,9 @@ class Claims:
         self._runs: dict[Hashable, list[RunClaim]] = {}
         self._sessions: dict[Hashable, dict[str, None]] = {}
 
-    @contextlib.contextmanager
-    def run(self, key: Hashable) -> Iterator[RunClaim]:
+    def run(self, key: Hashable) -> RunClaim:
         """Claim ``key`` for the block, which `stop` can cancel; afterwards ``claim.stopped`` says whether it did."""
-        claim = RunClaim()
-        self._runs.setdefault(key, []).append(claim)
-        try:
-            with claim.scope:
-                yield claim
-        finally:
-            claims = self._runs[key]
-            claims.remove(claim)
-            if not claims:
-                del self._runs[key]
+        return RunClaim(self._runs, key)
 
     def stop(self, key: Hashable) -> bool:
         """Cancel the runs under ``key``; False when there is none that had not been asked before."""
