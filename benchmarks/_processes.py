@@ -30,6 +30,7 @@ SIDES = ROOT / "benchmarks" / "sides"
 TOKEN = "GYM_TRIO_BENCHMARK_RUN"
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 SAMPLE_SECONDS = 0.5
+INTERPRETER_SETTINGS = ("PYTHONDEVMODE", "PYTHONOPTIMIZE", "PYTHONASYNCIODEBUG", "PYTHONMALLOC", "PYTHONTRACEMALLOC")
 PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 LIMIT_SECONDS = 600  # a side that hangs is told as absent, and the suite goes on
 
@@ -98,8 +99,7 @@ def run_side(side: Side, python: str, *, through: Sequence[str] = ()) -> Outcome
     What goes wrong is told, with the last lines that it wrote.
     """
     token = uuid.uuid4().hex
-    environment = {**os.environ, TOKEN: token, "PYTHONPATH": str(ROOT)}
-    environment.pop("PYTHONDEVMODE", None)
+    environment = environment_of_a_side(token)
     tree = Tree(token)
     with tempfile.TemporaryFile() as errors, contextlib.ExitStack() as stack:
         arguments = [*side.arguments]
@@ -122,6 +122,12 @@ def run_side(side: Side, python: str, *, through: Sequence[str] = ()) -> Outcome
             return Absent(f"{side.name} failed: {error}" + "".join(f"\n    {line}" for line in last))
         finally:
             tree.kill()
+
+
+def environment_of_a_side(token: str) -> dict[str, str]:
+    """The caller's, with the token, and without what changes how an interpreter runs."""
+    kept = {name: value for name, value in os.environ.items() if name not in INTERPRETER_SETTINGS}
+    return {**kept, TOKEN: token, "PYTHONPATH": str(ROOT)}
 
 
 class _Failed(Exception):

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
-
-import pytest
+from xml.etree import ElementTree
 
 ROOT = pathlib.Path(__file__).parents[2]
+
+
+@contextlib.contextmanager
+def importable(place: pathlib.Path) -> Iterator[None]:
+    sys.path.insert(0, str(place))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(place))
 
 
 def benchmarks(*words: str) -> subprocess.CompletedProcess[str]:
@@ -30,13 +40,78 @@ def test_no_exact_count_has_risen() -> None:
 
 def test_a_count_that_rises_fails() -> None:
     """The check compares: a count above the stored one is named."""
-    sys.path.insert(0, str(ROOT))
-    try:
+    with importable(ROOT):
         from benchmarks._counts import rises
-    finally:
-        sys.path.remove(str(ROOT))
     assert rises({"steps": 2.0}, {"steps": 2.0}) == []
     assert len(rises({"steps": 3.0}, {"steps": 2.0})) == 1
+
+
+def test_a_run_writes_figures_and_a_plot(tmp_path: pathlib.Path) -> None:
+    """One benchmark from the command line: medians on standard output, everything as JSON, a bar per ratio as SVG."""
+    told, plot = tmp_path / "out.json", tmp_path / "out.svg"
+    done = benchmarks("sessions", "--quick", "--rounds", "1", "--json", str(told), "--plot", str(plot))
+    assert done.returncode == 0, done.stderr
+    assert "cores" in done.stdout
+    assert "python 3" in done.stdout
+    (made,) = json.loads(told.read_text())["benchmarks"]
+    (ratio,) = made["ratios"]
+    assert ratio["value"] > 0
+    words = [element.text for element in ElementTree.parse(plot).iter("{http://www.w3.org/2000/svg}text")]
+    assert ratio["title"] in words
+
+
+def test_no_ratio_of_other_work() -> None:
+    """A side that did other work, or is absent, gives no ratio but the reason; the plot and the table bear it."""
+    with importable(ROOT):
+        from benchmarks import _plot, _report
+        from benchmarks._records import Benchmark, Comparison, Result, Run
+        from benchmarks._rounds import compare
+    comparison = Comparison("a", "b", "cpu_seconds", "a over b", target=0.5)
+    one, other = Run({"results": "x"}, {"cpu_seconds": 1.0}), Run({"results": "y"}, {"cpu_seconds": 4.0})
+    assert compare(comparison, {"a": [one], "b": [one]}, {}).value == 1
+    refused = compare(comparison, {"a": [one], "b": [other]}, {})
+    absent = compare(comparison, {"a": [one]}, {"b": "not installed"})
+    assert refused.value is None
+    assert "results" in str(refused.refused)
+    assert "not installed" in str(absent.refused)
+    result = Result(Benchmark("n", "c", (), (comparison,)), {}, {}, (refused, absent))
+    assert "no ratio" in _plot.as_svg([result], {"cores": "2", "processor": "p"}, "today")
+    assert "a over b" not in _report.as_table([result], {"cores": "2", "processor": "p"}, "today")
+
+
+def test_rollouts_with_other_answers_are_other_work() -> None:
+    """The digest of rollouts is the same in any order and for fields left out or null, and tells a changed output."""
+    with importable(ROOT / "benchmarks" / "sides"):
+        from _tool_call import REPLIES, Tally
+
+    def result(number: int, told: str, **more: Any) -> dict[str, Any]:
+        output = {"type": "function_call_output", "call_id": "call_1", "output": told, **more}
+        response = {"id": f"resp_{2 * number}", "output": [*REPLIES[0], output, *REPLIES[1]], "tools": []}
+        asked = {"input": [{"role": "user", "content": str(number)}]}
+        return {"responses_create_params": asked, "response": response, "reward": 1.0}
+
+    def work(*results: dict[str, Any]) -> dict[str, Any]:
+        tally = Tally()
+        for one in results:
+            tally.add(one)
+        return dict(tally.finished())
+
+    first = work(result(1, "cold"), result(2, "cold"))
+    assert first == work(result(2, "cold"), result(1, "cold", status=None))
+    assert first["model_calls"] == 4
+    assert first != work(result(1, "cold"), result(2, "warm"))
+    assert first != work(result(1, "cold"), result(3, "cold"))
+
+
+def test_a_profile_is_of_one_side() -> None:
+    """``--profile`` prints the dearest functions of a side; an unknown one is named with those that there are."""
+    done = benchmarks("sessions", "--quick", "--profile", "in one")
+    assert done.returncode == 0, done.stderr
+    assert "tottime" in done.stdout
+    wrong = benchmarks("sessions", "--profile", "in two")
+    assert wrong.returncode == 2
+    assert "in ten" in wrong.stderr
+    assert benchmarks("--profile", "in one").returncode == 2
 
 
 def test_an_unknown_benchmark_is_named() -> None:
@@ -44,11 +119,3 @@ def test_an_unknown_benchmark_is_named() -> None:
     done = benchmarks("clent")
     assert done.returncode == 2
     assert "client" in done.stderr + done.stdout
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "sides").glob("*gym_trio*.py")), ids=lambda p: p.stem)
-def test_figures_are_taken_with_a_users_defaults(path: Any) -> None:
-    """No side of ours sets limits, logging, validation or the collector to other than a user gets."""
-    text = path.read_text()
-    for word in ("ServeLimits", "TransportSettings", "gc.", "disable(", "setLevel", "-O", "max_body_bytes", "_private"):
-        assert word not in text, f"{path.name} sets {word}"
