@@ -64,12 +64,22 @@ def _http(quick: bool) -> list[Benchmark]:
         ),
         Benchmark(
             "memory",
-            "CPU of one JSON POST of 1 kB, client and server together",
+            "CPU of one JSON POST of 1 kB, client and server together, to a small ASGI app and to one of Starlette",
             (
-                Side("in memory", "memory", (*inside, "--over", "memory")),
-                Side("over sockets", "memory", (*inside, "--over", "sockets")),
+                Side("in memory", "memory", (*inside, "--app", "bare", "--over", "memory")),
+                Side("over sockets", "memory", (*inside, "--app", "bare", "--over", "sockets")),
+                Side("Starlette, in memory", "memory", (*inside, "--over", "memory")),
+                Side("Starlette, over sockets", "memory", (*inside, "--over", "sockets")),
             ),
-            (Comparison("in memory", "over sockets", "cpu_seconds", "POST in memory, over sockets", target=0.2),),
+            (
+                Comparison("in memory", "over sockets", "cpu_seconds", "POST in memory, over sockets", target=0.2),
+                Comparison(
+                    "Starlette, in memory",
+                    "Starlette, over sockets",
+                    "cpu_seconds",
+                    "POST in memory, over sockets, Starlette's part included",
+                ),
+            ),
             figures={**CPU, "wall_seconds": "s"},
             per="requests",
         ),
@@ -138,6 +148,7 @@ def _held(quick: bool) -> list[Benchmark]:
     many = 1024 if quick else 16384
     held = Partner("before", "echo", _arguments(hold=0.2 if quick else 2.0))
     asked = _arguments(requests=many)
+    again = (*_arguments(requests=many * 4), "--warm")
     echo = Partner("before", "echo")
     return [
         Benchmark(
@@ -146,8 +157,8 @@ def _held(quick: bool) -> list[Benchmark]:
             (
                 Side("gym_trio", "hold_gym_trio", (*asked, "--in-flight", str(many)), None, held),
                 Side("aiohttp", "hold_aiohttp", asked, "aiohttp", held),
-                Side("all at once", "hold_gym_trio", _arguments(requests=many * 2, in_flight=many), None, echo),
-                Side("256 at a time", "hold_gym_trio", _arguments(requests=many * 2, in_flight=256), None, echo),
+                Side("all at once", "hold_gym_trio", (*again, "--in-flight", str(many)), None, echo),
+                Side("256 at a time", "hold_gym_trio", (*again, "--in-flight", "256"), None, echo),
             ),
             (
                 Comparison("gym_trio", "aiohttp", "wall_seconds", "held POSTs, wall, over aiohttp", target=0.9),

@@ -1,11 +1,11 @@
-"""A Starlette app asked by gym_trio's client in the same process: ``--over`` memory or sockets."""
+"""An app asked by gym_trio's client in the same process: ``--over`` memory or sockets, ``--app`` starlette or bare."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
 import trio
-from _echo_app import make_app
+from _echo_app import bare, make_app
 from _side import BODY, Clock, Digest, options, report
 
 import gym_trio
@@ -13,8 +13,7 @@ from gym_trio.http import MemoryTransport, ServerClient, open_lifespan, open_soc
 
 
 @asynccontextmanager
-async def open_client(over):
-    app = gym_trio.CancelOnDisconnect(make_app())
+async def open_client(over, app):
     client = ServerClient()
     if over == "memory":
         async with open_lifespan(app) as state:
@@ -28,7 +27,8 @@ async def open_client(over):
 
 async def main(arguments):
     digest, good = Digest(), 0
-    async with open_client(arguments.over) as client:
+    app = gym_trio.CancelOnDisconnect(bare if arguments.app == "bare" else make_app())
+    async with open_client(arguments.over, app) as client:
 
         async def ask(count):
             nonlocal good
@@ -48,4 +48,4 @@ async def main(arguments):
     report({"requests": arguments.requests, "ok": good, "bodies": str(digest)}, clock.figures, ["gym_trio", "trio"])
 
 
-trio.run(main, options(over="memory", tasks=256, requests=16384))
+trio.run(main, options(over="memory", app="starlette", tasks=256, requests=16384))
