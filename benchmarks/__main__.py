@@ -29,6 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(chosen)}", file=sys.stderr)
         return 2
+    strange = [] if given.peers is None else [name for name in given.peers.split(",") if name not in _peers.PEERS]
+    if strange:
+        print(f"there is no peer {', '.join(strange)}; there are {', '.join(_peers.PEERS)}", file=sys.stderr)
+        return 2
     if given.profile is not None:
         return _show_profile(chosen, given)
     about, date = _report.machine(), datetime.date.today().isoformat()
@@ -40,8 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         pathlib.Path(given.plot).write_text(_plot.as_svg(results, about, date))
     if given.readme:
         readme = ROOT / "README.md"
-        readme.write_text(_report.put_between_markers(readme.read_text(), _report.as_table(results, about, date)))
+        table = _report.as_table(results, about, date) + _picture(given.plot)
+        readme.write_text(_report.put_between_markers(readme.read_text(), table))
     return 0
+
+
+def _picture(plot: str | None) -> str:
+    """The README shows the plot when it lies in the repository."""
+    place = None if plot is None else pathlib.Path(plot).resolve()
+    if place is None or not place.is_relative_to(ROOT):
+        return ""
+    return f"\n\n![The ratios as bars]({place.relative_to(ROOT).as_posix()})"
 
 
 def _parse(words: list[str]) -> argparse.Namespace:
@@ -52,7 +65,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--plot", metavar="OUT.svg")
     parser.add_argument("--quick", action="store_true", help="small sizes: proves that all works, measures little")
     parser.add_argument("--rounds", type=int, help="instead of each benchmark's own number")
-    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
+    parser.add_argument(
+        "--readme", action="store_true", help="write the table into README.md, and the plot if it lies beside it"
+    )
     parser.add_argument("--profile", metavar="SIDE", help="run one side of one NAME under cProfile: its dearest 25")
     parser.add_argument("--check", action="store_true", help="exact counts against those in counts.json")
     parser.add_argument("--write", action="store_true", help="with --check: take the counts as they are now")

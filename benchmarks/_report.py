@@ -70,15 +70,20 @@ def as_text(result: Result) -> Iterable[str]:
 
 
 def _cells(benchmark: Benchmark, runs: tuple[Run, ...], figure: str, unit: str) -> Iterable[str]:
-    values = [run.figures[figure] for run in runs if figure in run.figures]
+    values, per = _values(benchmark, runs, figure, unit)
     if not values:
         return
-    per = benchmark.per if unit == "s" and benchmark.per and figure.endswith("cpu_seconds") else None
-    if per:
-        values = [value / run.work[per] for value, run in zip(values, runs, strict=True)]
     name = figure.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
     spread = f" ({amount(min(values), unit)}–{amount(max(values), unit)})" if len(values) > 1 else ""
-    yield f"{name}{f' per {per[:-1]}' if per else ''} {amount(statistics.median(values), unit)}{spread}"
+    yield f"{name}{per} {amount(statistics.median(values), unit)}{spread}"
+
+
+def _values(benchmark: Benchmark, runs: Iterable[Run], figure: str, unit: str) -> tuple[list[float], str]:
+    """One figure of every run; CPU is told per unit of the work where the benchmark names one."""
+    having = [run for run in runs if figure in run.figures]
+    if unit == "s" and benchmark.per and figure.endswith("cpu_seconds"):
+        return [run.figures[figure] / run.work[benchmark.per] for run in having], f" per {benchmark.per[:-1]}"
+    return [run.figures[figure] for run in having], ""
 
 
 def ratio_line(ratio: Ratio) -> str:
@@ -121,18 +126,35 @@ def _plain(result: Result) -> dict[str, Any]:
 
 
 def as_table(results: Iterable[Result], about: Mapping[str, str], date: str) -> str:
-    """The ratios as Markdown."""
-    lines = ["| | ratio | rounds from – to | aim |", "|---|---|---|---|"]
+    """The ratios as Markdown, with the medians that they are of, the machine, and the versions."""
+    lines = ["| | this | over that | ratio | rounds from – to | aim |", "|---|---|---|---|---|---|"]
+    versions: dict[str, str] = {}
     for result in results:
+        versions |= {name: it for runs in result.runs.values() for run in runs for name, it in run.versions.items()}
         for one in result.ratios:
             if one.value is None:
                 continue
-            aim = "" if one.comparison.target is None else f"≤ {one.comparison.target:g}"
+            aim = "" if one.comparison.target is None else f"≤ {one.comparison.target:.3g}"
             missed = "" if one.reached in (None, True) else " (missed)"
+            mine, theirs = (_median(result, side, one.comparison.figure) for side in _sides_of(one))
             lines.append(
-                f"| {one.comparison.title} | {one.value:.3g} | {one.low:.3g} – {one.high:.3g} | {aim}{missed} |"
+                f"| {one.comparison.title} | {mine} | {theirs} | {one.value:.3g} | {one.low:.3g} – {one.high:.3g} "
+                f"| {aim}{missed} |"
             )
-    return "\n".join([f"Measured {date} on {about['cores']} cores of {about['processor']}.", "", *lines])
+    versions.pop("python", None)
+    told = ", ".join(f"{name} {versions[name]}" for name in sorted(versions))
+    where = f"Measured {date} on {about['cores']} cores of {about['processor']}, {about['system']}; medians."
+    return "\n".join([where, f"Versions: {told}.", "", *lines])
+
+
+def _sides_of(ratio: Ratio) -> tuple[str, str]:
+    return ratio.comparison.mine, ratio.comparison.theirs
+
+
+def _median(result: Result, side: str, figure: str) -> str:
+    unit = result.benchmark.figures.get(figure, "")
+    values, per = _values(result.benchmark, result.runs[side], figure, unit)
+    return amount(statistics.median(values), unit) + per
 
 
 def put_between_markers(text: str, table: str) -> str:
