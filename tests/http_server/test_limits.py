@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import resource
+from urllib.parse import urlsplit
+
 import pytest
 import trio
 from hypercorn.config import Config
@@ -99,3 +103,36 @@ def test_limits_are_positive(name) -> None:
     """A limit of zero would refuse everything, so it is refused."""
     with pytest.raises(ValueError, match=name):
         ServeLimits(**{name: 0})
+
+
+class Told(logging.Handler):
+    """Lets a test wait for a line of the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.event = trio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "cannot accept" in record.getMessage():
+            self.event.set()
+
+
+async def test_a_machine_without_file_descriptors_serves_later(connect, recorder) -> None:
+    """A connection that cannot be accepted now waits in the backlog; those that are there are served meanwhile."""
+    told, log = Told(), logging.getLogger("gym_trio.http")
+    log.addHandler(told)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        async with open_server(recorder) as server, connect(server.url) as early:
+            await early.get()
+            with trio.socket.socket() as late, trio.fail_after(10):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+                await late.connect(("127.0.0.1", urlsplit(server.url).port))
+                await told.event.wait()
+                assert (await early.get()).status == 200
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+                await late.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+                assert (await late.recv(100)).startswith(b"HTTP/1.1 200 ")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        log.removeHandler(told)
