@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from .. import agents, environments, models
 from ..config import ServerBlock, suggestion
-from ..errors import ConfigError, MissingExtraError
+from ..errors import ConfigError, MissingExtraError, UsageError
 from ..gym import find_implementation
 from ..servers import ResourcesServer, Server, tools_of
 from ._console import print_json, print_line, print_table
@@ -101,6 +101,7 @@ def _describe(kind: str, name: str, as_json: bool) -> None:
     if issubclass(cls, ResourcesServer):
         described["tools"] = [one.definition for one in tools_of(cls).values()]
         described["agent"] = cls.default_agent
+        described["rows"] = _row_count(cls)
     if as_json:
         print_json(described)
         return
@@ -111,6 +112,21 @@ def _describe(kind: str, name: str, as_json: bool) -> None:
         print_table("settings", ("key", "default"), [(k, str(v)) for k, v in described["settings"].items()])
     for one in described.get("tools", ()):
         print_line(f"\ntool {one['name']}: {one['description']}")
+    if "rows" in described:
+        print_line(f"\n{_rows_in_words(described['rows'])} played by {described['agent']}")
+        print_line(f"run it: gym-trio eval run {name}")
+
+
+def _row_count(cls: type[ResourcesServer]) -> int | str:
+    """How many rows come with the environment, or why that cannot be said."""
+    try:
+        return sum(1 for _ in cls.rows({}))
+    except UsageError as error:
+        return str(error)
+
+
+def _rows_in_words(rows: int | str) -> str:
+    return f"{rows} rows," if isinstance(rows, int) else f"its rows cannot be made yet ({rows});"
 
 
 def _default(field: attrs.Attribute[Any]) -> Any:

@@ -57,5 +57,9 @@ def test_list_and_describe(run: Any) -> None:
     assert "scripted_model" in run("list", "models").out
     described = orjson.loads(run("list", "environments", "example_single_tool_call", "--json").out)
     assert [tool["name"] for tool in described["tools"]] == ["get_weather"]
-    assert orjson.loads(run("list", "reasoning_gym", "--json").out)["settings"]["size"] == 100
+    described = orjson.loads(run("list", "reasoning_gym", "--json").out)
+    assert described["settings"]["size"] == described["rows"] == 100
+    shown = run("list", "wordle").out
+    assert "49 rows, played by gymnasium_agent" in shown
+    assert "gym-trio eval run wordle" in shown
     assert "did you mean 'mcqa'?" in run("list", "mcqb").err
