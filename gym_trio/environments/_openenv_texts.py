@@ -50,8 +50,8 @@ class Actions:
         """The action in ``reply``. **Errors**: `ToolError` whose text tells the model what is missing."""
         text = self._cut_out(_THOUGHTS.sub("", reply).strip())
         if self.field is None:
-            return {**_last_object(text), **self.fixed}
-        return {self.field: text if self.is_text else _value(text, self.field), **self.fixed}
+            return _sendable({**_last_object(text), **self.fixed})
+        return _sendable({self.field: text if self.is_text else _value(text, self.field), **self.fixed})
 
     def _cut_out(self, text: str) -> str:
         if self.pattern is None:
@@ -156,6 +156,15 @@ def _takes_text(about: Mapping[str, Any]) -> bool:
 def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
     properties = {name: about for name, about in (schema.get("properties") or {}).items() if name != "metadata"}
     return {name: value for name, value in schema.items() if name != "title"} | {"properties": properties}
+
+
+def _sendable(action: dict[str, Any]) -> dict[str, Any]:
+    # Python reads NaN, 1e999 and half a surrogate pair from JSON; sent on, they would end the server's session.
+    try:
+        json.dumps(action, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise ToolError(f"the answer holds what is no JSON ({error})") from None
+    return action
 
 
 def _value(text: str, field: str) -> Any:

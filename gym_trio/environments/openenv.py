@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
+import httpx
 import trio
 
 from ..config import structure
@@ -80,7 +81,8 @@ class OpenEnv(GymnasiumServer):
 
     ``reward: sum`` adds the rewards of the steps, ``last`` takes the last that was given (as OpenEnv's own harness
     does). A reward of none (OpenEnv writes NaN so, too) counts nothing, but when it comes with the end of the episode
-    the rollout fails, for it is unscored; ``missing_reward: zero`` lets it pass.
+    the rollout fails, for it is unscored; ``missing_reward: zero`` lets it pass. An episode that the agent's
+    ``max_steps`` cuts has what it had earned by then.
 
     What the server refuses: error codes in ``observed_errors`` are told to the model, cost it a step and move
     nothing (an action that does not fit its schema; add ``EXECUTION_ERROR`` where an environment raises at illegal
@@ -113,7 +115,10 @@ class OpenEnv(GymnasiumServer):
         super().__init__(**options)
         self._url = check_settings(self.settings, self.name)
         self._places = Places(self.name, self.settings.max_sessions, self.settings.session_wait_seconds)
-        self._transport_settings = TransportSettings(connect_seconds=self.settings.connect_timeout_seconds)
+        self._transport_settings = TransportSettings(
+            connect_seconds=self.settings.connect_timeout_seconds,
+            ssl_context=httpx.create_ssl_context() if self._url.startswith("https:") else None,  # one for all sessions
+        )
         self._headers = tuple((name.lower().encode(), value.encode()) for name, value in self.settings.headers.items())
         self._finding = trio.Lock()
         self._actions: Actions | None = None  # found at the first reset

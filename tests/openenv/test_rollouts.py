@@ -29,7 +29,7 @@ def call(name: str, call_id: str, **arguments: Any) -> dict[str, Any]:
     return {"type": "function_call", "name": name, "call_id": call_id, "arguments": json.dumps(arguments)}
 
 
-@pytest.mark.parametrize("serve", ["memory", "sockets", "processes"])
+@pytest.mark.parametrize("serve", ["memory", "sockets"])
 async def test_full_reward_and_none(games: Any, scripted: Any, serve: str) -> None:
     """The game is won or lost, the same wherever the servers live; each rollout has a session of its own."""
     rows = list(OpenEnv.rows({"size": 4, "resets": [{}, {"answer": "left"}]}))

@@ -69,6 +69,18 @@ def test_the_last_object_of_a_reply(reply: str, action: Any) -> None:
         assert actions.action_of(reply) == action
 
 
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e999", '"\\ud800"', '[{"a": NaN}]', "9" * 5000])
+def test_what_json_lacks_is_told_to_the_model(value: str) -> None:
+    """A server that got it would end the session."""
+    number = {"properties": {"a": {"type": "number"}}, "required": ["a"]}
+    for actions, reply in (
+        (actions_of_schema(number), value),
+        (actions_of_schema(TEXT, form="json"), f'{{"x": {value}}}'),
+    ):
+        with pytest.raises(ToolError, match="JSON"):
+            actions.action_of(reply)
+
+
 def test_a_pattern_finds_the_action() -> None:
     """Its last match: the first group, or all of it; without a match the model is told the form."""
     grouped = actions_of_schema(TEXT, pattern=r"<m>(.*?)</m>")
