@@ -86,8 +86,9 @@ class OpenEnv(GymnasiumServer):
 
     What the server refuses: error codes in ``observed_errors`` are told to the model, cost it a step and move
     nothing (an action that does not fit its schema; add ``EXECUTION_ERROR`` where an environment raises at illegal
-    moves). Any other fails the rollout. An action that a ``field_validator`` of its own refuses is among those: OpenEnv's
-    server (0.10) cannot write that error, and ends the session (``session_lost``); constraints of ``Field`` are told.
+    moves). Any other fails the rollout. An action that a ``field_validator`` of its own refuses is among those:
+    OpenEnv's server (0.10) cannot write that error, and ends the session (``session_lost``); what a ``Field`` demands
+    is told.
 
     Rows have ``seed`` and ``reset``, an object of further arguments of the environment's reset; ``episode_id`` is the
     rollout's id unless the row says it. Without a file of rows there are ``size`` of them (10, or one for each of
