@@ -1,7 +1,8 @@
 """Is gym_trio worth switching to? ``python -m benchmarks`` answers on the reader's own machine.
 
 ================  =====================================================================================
-``_catalogue``    the benchmarks: their sides, and which side is compared with which, and the target
+``_catalogue``    the benchmarks: their sides, and which side is compared with which, and the target;
+                  ``_whole``: those of a whole program
 ``_records``      `Benchmark`, `Side`, `Comparison`, `Run`, `Result`
 ``_processes``    one side as a process of its own, measured from outside
 ``_rounds``       sides in alternation, medians, ratios, and when a ratio is refused

@@ -7,7 +7,30 @@ from typing import Any
 
 import attrs
 
-__all__ = ["Absent", "Benchmark", "Comparison", "Outcome", "Partner", "Ratio", "Result", "Run", "Side"]
+__all__ = [
+    "CPU",
+    "Absent",
+    "Benchmark",
+    "Comparison",
+    "Outcome",
+    "Partner",
+    "Ratio",
+    "Result",
+    "Run",
+    "Side",
+    "arguments_of",
+]
+
+
+CPU = {"cpu_seconds": "s"}
+
+
+def arguments_of(**values: object) -> tuple[str, ...]:
+    """``--name VALUE`` for each, as a side reads them."""
+    words: list[str] = []
+    for name, value in values.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    return tuple(words)
 
 
 @attrs.frozen

@@ -75,8 +75,8 @@ def test_no_ratio_of_other_work() -> None:
     assert "results" in str(refused.refused)
     assert "not installed" in str(absent.refused)
     result = Result(Benchmark("n", "c", (), (comparison,)), {}, {}, (refused, absent))
-    assert "no ratio" in _plot.as_svg([result], {"cores": "2", "processor": "p"}, "today")
-    assert "a over b" not in _report.as_table([result], {"cores": "2", "processor": "p"}, "today")
+    assert "no ratio" in _plot.as_svg([result], {"cores": "2", "processor": "p", "system": "s"}, "today")
+    assert "a over b" not in _report.as_table([result], {"cores": "2", "processor": "p", "system": "s"}, "today")
 
 
 def test_rollouts_with_other_answers_are_other_work() -> None:
