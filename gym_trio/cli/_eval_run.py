@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import attrs
@@ -14,18 +14,21 @@ from cyclopts import Parameter
 
 from ..capture import check_mask_fraction
 from ..collection import (
+    RunReport,
     check_trackers,
     health_check_dir,
+    keys_without_effect,
     options_from,
     prepare_run,
     read_jsonl,
+    rollouts_of,
     stream_arguments,
     track_run,
 )
 from ..config import GymConfig
 from ._app import Exit
 from ._configure import ModelFlags, configure, rows_of, split_words
-from ._console import tell
+from ._console import print_line, tell
 from ._preflight import check_endpoints, check_servers
 from ._report import show_report
 from ._run import RunPlan, carry_out
@@ -34,6 +37,8 @@ from ._telemetry import open_telemetry
 __all__ = ["eval_run"]
 
 Switch = Parameter(negative=())
+CONCURRENCY = 16
+ROLLOUTS = "rollouts.jsonl"
 
 
 def eval_run(
@@ -44,7 +49,7 @@ def eval_run(
     model: Annotated[str | None, Parameter(name=["--model", "-m"])] = None,
     model_api_key: str | None = None,
     input: Annotated[pathlib.Path | None, Parameter(name=["--input", "-i"])] = None,
-    output: Annotated[pathlib.Path, Parameter(name=["--output", "-o"])] = pathlib.Path("results/rollouts.jsonl"),
+    output: Annotated[pathlib.Path | None, Parameter(name=["--output", "-o"])] = None,
     agent: Annotated[str | None, Parameter(name=["--agent", "-a"])] = None,
     limit: int | None = None,
     num_repeats: str | None = None,
@@ -52,7 +57,7 @@ def eval_run(
     prompt_config: pathlib.Path | None = None,
     shard: str | None = None,
     split: Literal["train", "validation", "benchmark", "example"] | None = None,
-    concurrency: int = 16,
+    concurrency: int | None = None,
     temperature: float | None = None,
     top_p: float | None = None,
     max_output_tokens: int | None = None,
@@ -90,7 +95,7 @@ def eval_run(
     input
         A JSONL file of rows, in place of those that the environment brings.
     output
-        The rollout file; its siblings are named after it.
+        The rollout file; its siblings are named after it. By default results/rollouts.jsonl.
     agent
         The agent for rows that name none.
     limit
@@ -106,7 +111,7 @@ def eval_run(
     split
         Which datasets of the configuration to run.
     concurrency
-        How many rollouts are in flight at most.
+        How many rollouts are in flight at most; 16 by default.
     temperature
         Overrides the rows' own.
     top_p
@@ -146,6 +151,7 @@ def eval_run(
         "shard": shard,
         "split": split,
         "agent_name": agent,
+        "num_samples_in_parallel": concurrency,
         "rollout_timeout_seconds": rollout_timeout_seconds,
         "resume_from_cache": resume or None,
         "disable_aggregation": disable_aggregation or None,
@@ -157,20 +163,23 @@ def eval_run(
     chosen = [f"++{key}={_spelled(value)}" for key, value in flags.items() if value is not None]
     model_flags = ModelFlags(model_type=model_type, model_url=model_url, model=model, model_api_key=model_api_key)
     loaded = configure(name, config or [], model_flags, [*overrides, *chosen], need_model=not no_serve)
-    for warning in loaded.warnings:
+    if loaded.run.verbose:
+        logging.getLogger().setLevel(logging.INFO)
+    as_json = as_json or loaded.run.json
+    for warning in (*loaded.warnings, *keys_without_effect(loaded)):
         tell(f"warning: {warning}")
     rows = input or loaded.run.input_jsonl_fpath or BroughtRows(loaded, split)
     options = options_from(
         loaded,
         rows=rows,
-        output=output,
+        output=output or loaded.run.output_jsonl_fpath or pathlib.Path(loaded.run.results_dir or "results", ROLLOUTS),
         agents=() if no_serve else None,
     )
     plan = RunPlan(
         config=loaded,
         serve=serve,
         connect=no_serve,
-        stream_arguments=stream_arguments(loaded, max_concurrent=loaded.run.num_samples_in_parallel or concurrency),
+        stream_arguments=stream_arguments(loaded, max_concurrent=loaded.run.num_samples_in_parallel or CONCURRENCY),
         grace_seconds=drain_grace_seconds,
         aggregate=not loaded.run.disable_aggregation,
         quiet=as_json,
@@ -180,8 +189,11 @@ def eval_run(
     check_trackers(loaded.run)
     if not no_serve:
         check_servers(loaded)
-        if not loaded.run.resume_from_cache:
-            check_endpoints(loaded)
+    if loaded.run.dry_run:
+        print_line(f"dry run: {rollouts_of(options)} rollouts would be made; no server was started, no file written")
+        return
+    if not no_serve and not loaded.run.resume_from_cache:
+        check_endpoints(loaded)
     with prepare_run(options) as prepared:
         for note in prepared.notes:
             tell(note)
@@ -189,9 +201,18 @@ def eval_run(
             check_endpoints(loaded)
         with open_telemetry(loaded):
             report, exit_code = trio.run(carry_out, prepared, plan)
+    ignored = None if no_health_check else health_check_ignore or ()
+    raise Exit(finish(report, loaded, exit_code, ignored_checks=ignored, as_json=as_json))
+
+
+def finish(
+    report: RunReport, loaded: GymConfig, exit_code: int, *, ignored_checks: Sequence[str] | None, as_json: bool
+) -> int:
+    """Check the health of the rollouts (not with None), show the report, tell the trackers; the exit code of it all."""
     health = None
-    if not no_health_check and report.files.output.exists():
-        health = health_check_dir(report.files.folder, rollouts_file=output.name, ignored=health_check_ignore)
+    if ignored_checks is not None and report.files.output.exists():
+        name = report.files.output.name
+        health = health_check_dir(report.files.folder, rollouts_file=name, ignored=ignored_checks)
     show_report(report, health, as_json=as_json)
     for note in track_run(report, loaded.run, loaded.redacted()):
         tell(note)
@@ -199,8 +220,8 @@ def eval_run(
     if tokens.enabled:
         check_mask_fraction(report.coverage.masked, report.coverage.expected, tokens.max_mask_fraction)
     if not exit_code and loaded.run.require_complete and not report.complete:
-        exit_code = 1
-    raise Exit(exit_code)
+        return 1
+    return exit_code
 
 
 def first_row(rows: str | pathlib.Path | BroughtRows) -> None:

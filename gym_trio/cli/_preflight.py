@@ -15,6 +15,7 @@ from ..http import ServerClient, open_socket_transport
 __all__ = ["check_endpoints", "check_servers"]
 
 LOOK_SECONDS = 10.0
+LOOK_AGAIN_SECONDS = 1.0
 # Implementation → the keys that hold its endpoint's URLs and its key.
 ENDPOINT_KEYS = {"openai_model": ("openai_base_url", "openai_api_key"), "vllm_model": ("base_url", "api_key")}
 
@@ -32,7 +33,8 @@ def check_servers(config: GymConfig) -> None:
 def check_endpoints(config: GymConfig) -> None:
     """Ask each model endpoint of ``config`` for its list of models.
 
-    An endpoint that answers at all is up, 404 included; one that is overloaded now may not be later.
+    An endpoint that answers at all is up, 404 included; one that is overloaded now may not be later. Where the
+    configuration has ``model_endpoint_readiness_timeout_seconds``, one that cannot be reached yet is waited for.
 
     **Errors**: `UsageError` for one that cannot be reached, or that refuses the key.
     """
@@ -44,7 +46,7 @@ async def _check_all(config: GymConfig) -> None:
         client = ServerClient()
         for block, url, key in _endpoints(config):
             client.register(block.name, transport, url)
-            await _check(client, block, url, key)
+            await _check_in_time(client, block, url, key, _wait_seconds(config))
 
 
 def _endpoints(config: GymConfig) -> Iterator[tuple[ServerBlock, str, str]]:
@@ -58,6 +60,27 @@ def _endpoints(config: GymConfig) -> Iterator[tuple[ServerBlock, str, str]]:
                     url if urlsplit(url).path.strip("/") else f"{url.rstrip('/')}/v1",
                     str(block.settings.get(secret_key) or ""),
                 )
+
+
+def _wait_seconds(config: GymConfig) -> float:
+    """How long an endpoint may take to come up; not at all where nobody said so."""
+    given = config.settings.get("model_endpoint_readiness_timeout_seconds")
+    return 0.0 if given is None else config.run.model_endpoint_readiness_timeout_seconds
+
+
+async def _check_in_time(client: ServerClient, block: ServerBlock, url: str, key: str, wait_seconds: float) -> None:
+    until = trio.current_time() + wait_seconds
+    while True:
+        try:
+            return await _check(client, block, url, key)
+        except _NotReached:
+            if trio.current_time() >= until:
+                raise
+        await trio.sleep(min(LOOK_AGAIN_SECONDS, max(0.0, until - trio.current_time())))
+
+
+class _NotReached(UsageError):
+    """Nobody answers at the endpoint."""
 
 
 async def _check(client: ServerClient, block: ServerBlock, url: str, key: str) -> None:
@@ -74,7 +97,7 @@ async def _check(client: ServerClient, block: ServerBlock, url: str, key: str) -
     except PeerDropped:
         return  # it is there; what it cuts off now it may not cut off later, and if it does, that is a failure row
     except TransportError as error:
-        raise UsageError(
+        raise _NotReached(
             f"model server {block.name}: {url} cannot be used: {error}; start it, or correct --model-url"
         ) from None
     except UsageError:

@@ -2,6 +2,7 @@
 
 ==================  =========================================================================================
 ``_options``        `RunOptions`: what a run is asked to do
+``_run_keys``       the run keys that mean nothing here: refused, or told of
 ``_source``         the rows that were given, checked one by one
 ``_routing``        which agents a row goes to, and how often
 ``_materialize``    the rows that are sent: task, repeat, attempt, agent, seed
@@ -37,10 +38,11 @@ from ._jsonl import read_jsonl
 from ._ledger import Coverage
 from ._options import RunOptions, options_from, parse_shard, stream_arguments
 from ._paths import RunFiles
-from ._prepare import PreparedRun, prepare_run
+from ._prepare import PreparedRun, prepare_run, rollouts_of
 from ._profile import Compared, Profiled, compare_files, profile_files
 from ._report import Ending, InFlight, Progress, RunReport, StopRequest, UnfinishedRollout
 from ._reverify import Reverified, RewardChange, reverify_rollouts
+from ._run_keys import keys_without_effect
 from ._source import read_rows
 from ._trackers import check_trackers, track_run, tracked_numbers
 
@@ -67,6 +69,7 @@ __all__ = [
     "collect",
     "compare_files",
     "health_check_dir",
+    "keys_without_effect",
     "options_from",
     "parse_shard",
     "prepare_run",
@@ -74,6 +77,7 @@ __all__ = [
     "read_jsonl",
     "read_rows",
     "reverify_rollouts",
+    "rollouts_of",
     "stream_arguments",
     "track_run",
     "tracked_numbers",

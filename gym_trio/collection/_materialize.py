@@ -18,7 +18,7 @@ import orjson
 from ..errors import RowError
 from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, pack, pack_attempt, unpack_attempt
 from ._options import RunOptions
-from ._routing import AGENT_REF, Route, Router
+from ._routing import AGENT_REF, ENVIRONMENT_SERVER, Route, Router
 from ._source import PARAMS, InputRow, RowSource
 
 
@@ -131,6 +131,8 @@ class Materializer:
         row = {**base, TASK: task, ROLLOUT: rollout}
         if attempt:
             row[ATTEMPT] = attempt
+        if route.environment is not None:
+            row[ENVIRONMENT_SERVER] = route.environment
         reference = base.get(AGENT_REF)
         if route.agent is not None and not (isinstance(reference, dict) and reference.get("name") == route.agent):
             row[AGENT_REF] = {"type": "responses_api_agents", "name": route.agent}

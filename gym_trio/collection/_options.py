@@ -13,6 +13,7 @@ import attrs
 from ..config import GymConfig, InvalidSetting, positive_int
 from ..errors import UsageError
 from ._paths import output_path
+from ._run_keys import check_run_keys
 
 DEFAULT_MAX_ATTEMPTS = 3
 _SHARD = re.compile(r"(\d+)/(\d+)")
@@ -39,6 +40,11 @@ class RunOptions:
     agent: str | None = None  # for rows that name none
     agent_map: Mapping[str, str] = attrs.Factory(dict)  # name or task source → agent; "_default" for all others
     fan_out: Mapping[str, Collection[str]] = attrs.Factory(dict)
+
+    # Environment servers: each with the agent behind it. With a name or routes, rows go to them and not to agents.
+    environments: Mapping[str, str | None] = attrs.Factory(dict)
+    environment: str | None = None
+    environment_routes: Mapping[str, str] = attrs.Factory(dict)  # taskset → environment server
 
     # Which rows, how often, in what order
     limit: int | None = None
@@ -84,6 +90,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 def options_from(config: GymConfig, **given: Any) -> RunOptions:
     """Options from a configuration's run keys; ``given`` (without its Nones) comes on top, and must have ``rows``."""
     run = config.run
+    check_run_keys(config)
     agents = [block.name for block in config.of_type("responses_api_agents")]
     options: dict[str, Any] = {
         "output": run.output_jsonl_fpath,
@@ -93,6 +100,9 @@ def options_from(config: GymConfig, **given: Any) -> RunOptions:
         "task_sources": _task_sources(config),
         "agent_map": {**run.agent_map, **({"_default": run.agent_name} if run.agent_name else {})},
         "fan_out": run.fan_out,
+        "environments": _environments(config),
+        "environment": run.environment_server_name,
+        "environment_routes": run.environment_server_routes,
         "limit": run.limit,
         "num_repeats": run.num_repeats,
         "num_repeats_add_seed": run.num_repeats_add_seed,
@@ -140,6 +150,11 @@ def stream_arguments(config: GymConfig, **given: Any) -> dict[str, Any]:
     if arguments["dispatch_budget_seconds"] is not None and arguments["max_concurrent"] is None:
         raise UsageError("dispatch_budget_s needs a bound on rollouts in flight: --concurrency N")
     return arguments
+
+
+def _environments(config: GymConfig) -> dict[str, str | None]:
+    references = {block.name: block.settings.get("agent_server") for block in config.of_type("environment_servers")}
+    return {name: ref.get("name") if isinstance(ref, Mapping) else None for name, ref in references.items()}
 
 
 def _task_sources(config: GymConfig) -> dict[str, str]:

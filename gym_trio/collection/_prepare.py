@@ -106,13 +106,25 @@ def prepare_run(options: RunOptions) -> Iterator[PreparedRun]:
     """
     files = RunFiles.of(options.output)
     _refuse_own_files(options, files)
-    prompt = load_prompt(options.prompt_config) if options.prompt_config is not None else None
-    skills = skills_ref(options.skills) if options.skills is not None else None
-    source = RowSource(options.rows, limit=options.limit, prompt=prompt, recorded=options.recorded)
-    materializer = Materializer(source, options, skills=skills)
+    materializer = _materializer(options)
     prepare_folder(files)
     with run_lock(files.lock, about=files.output):
         yield _begin(options, files, materializer)
+
+
+def rollouts_of(options: RunOptions) -> int:
+    """How many rollouts a run of these options makes in all. Every row is checked, and nothing is written.
+
+    **Errors**: `UsageError`, `RowError`: those of `prepare_run` for the rows.
+    """
+    return sum(1 for _ in _materializer(options))
+
+
+def _materializer(options: RunOptions) -> Materializer:
+    prompt = load_prompt(options.prompt_config) if options.prompt_config is not None else None
+    skills = skills_ref(options.skills) if options.skills is not None else None
+    source = RowSource(options.rows, limit=options.limit, prompt=prompt, recorded=options.recorded)
+    return Materializer(source, options, skills=skills)
 
 
 def _refuse_own_files(options: RunOptions, files: RunFiles) -> None:

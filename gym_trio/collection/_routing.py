@@ -12,6 +12,7 @@ from ..errors import RowError, UsageError
 from ._options import RunOptions
 
 AGENT_REF = "agent_ref"
+ENVIRONMENT_SERVER = "_ng_environment_server"
 TASK_SOURCE = "task_source"
 DEFAULT = "_default"
 
@@ -22,6 +23,7 @@ class Route:
 
     agent: str | None  # None where neither the row nor the run says, and any agent may take it
     repeats: int
+    environment: str | None = None  # the environment server in front of the agent, where rows go to one
 
 
 class Router:
@@ -32,6 +34,11 @@ class Router:
         self._met: set[str] = set()
         for name in _named_agents(options):
             self._check_known(name)
+        for name in (*([options.environment] if options.environment else ()), *options.environment_routes.values()):
+            if options.environments and name not in options.environments:
+                raise UsageError(f"there is no environment server {name!r}{suggestion(name, options.environments)}")
+            if not options.environments and options.agents:
+                raise UsageError(f"there is no environment server {name!r}: the configuration has none")
 
     def routes(self, row: Mapping[str, Any]) -> list[Route]:
         """Where the row goes.
@@ -50,12 +57,31 @@ class Router:
         if agent is None:
             agent = named or (options.task_sources.get(source) if source else None) or options.agent
         basis = named or source
+        environment = self._environment_of(row)
+        if environment is not None:
+            agent = options.environments.get(environment) or named
+            return [Route(agent, self._repeats(agent, own), environment)]
         targets: Sequence[str | None] = [agent]
         if basis is not None and basis in options.fan_out:
             targets = list(options.fan_out[basis])
         for target in targets:
             self._check_target(target)
         return [Route(target, self._repeats(target, own)) for target in targets]
+
+    def _environment_of(self, row: Mapping[str, Any]) -> str | None:
+        """The environment server that the row goes to; None where rows go to agents."""
+        options = self._options
+        if not options.environment_routes:
+            return options.environment
+        task = row.get("_ng_task_id")
+        taskset = task.get("taskset") if isinstance(task, Mapping) else None
+        self._met.update([taskset] if isinstance(taskset, str) else [])
+        found = options.environment_routes.get(str(taskset), options.environment)
+        if found is None:
+            near = suggestion(str(taskset), options.environment_routes)
+            what = f"is of taskset {taskset!r}" if taskset is not None else "names no taskset (task_id.taskset)"
+            raise RowError(f"{what}, for which environment_server_routes has no server{near}")
+        return found
 
     def unmet(self) -> list[str]:
         """One sentence for each option that named what no row has."""
@@ -64,6 +90,7 @@ class Router:
             told += self._not_met("num_repeats", self._options.num_repeats)
         told += self._not_met("agent_map", self._options.agent_map)
         told += self._not_met("fan_out", self._options.fan_out)
+        told += self._not_met("environment_server_routes", self._options.environment_routes)
         return told
 
     def _not_met(self, option: str, names: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from ._load import load_config
 from ._names import nearest, suggestion
 from ._records import BLOCK_KEYS, SERVER_TYPES, GymConfig, ServerBlock
 from ._redact import is_secret_name, redact, redact_text, secrets_in
-from ._run import HeadServer, RunSettings, Skills, TokenIdCapture
+from ._run import ACCEPTED_ELSEWHERE, HeadServer, RunSettings, Skills, TokenIdCapture
 from ._structure import structure
 from ._validators import (
     InvalidSetting,
@@ -37,6 +37,7 @@ from ._validators import (
 )
 
 __all__ = [
+    "ACCEPTED_ELSEWHERE",
     "BLOCK_KEYS",
     "DOMAINS",
     "SERVER_TYPES",

@@ -13,6 +13,7 @@ from ..errors import Delivery, FailureKind, RolloutFailure, RowError, Stage
 from ..http import Response, ServerClient
 from ..rollouts import RolloutAttempt, RolloutStream, open_rollout_stream
 from ..servers import failure_from_wire
+from ._episodes import ENVIRONMENT_SERVER, LEGACY_AGENT, episode_of, result_of_episode
 
 if TYPE_CHECKING:
     from ..processes import Supervisor
@@ -84,7 +85,8 @@ class Gym:
     ) -> AbstractAsyncContextManager[RolloutStream]:
         """Run ``rows`` (an iterable or async iterable of dicts, finite or not) as rollouts; a stream of outcomes.
 
-        A row goes to the agent that its ``agent_ref.name`` names, else to ``agent``, else to the only agent there is.
+        A row goes to the environment server that its ``_ng_environment_server`` names, as an episode; where there is
+        none, to the agent that its ``agent_ref.name`` names, else to ``agent``, else to the only agent there is.
         ``max_concurrent`` bounds the rollouts in flight, ``max_resident_tasks`` those in flight and those finished but
         not received. No rollout starts that could not end within ``dispatch_budget_seconds`` from now less
         ``drain_margin_seconds``; see `RolloutStream` for stopping and accounting.
@@ -113,10 +115,10 @@ class Gym:
             self._check_agent(agent, "run_examples(agent=...)")
 
         def run(attempt: RolloutAttempt) -> Awaitable[dict[str, Any]]:
-            return self._run(attempt, self.agent_for(attempt.row, agent))
+            return self._run(attempt, self._target_of(attempt.row, agent))
 
         def check_row(row: Mapping[str, Any]) -> None:
-            self.agent_for(row, agent)
+            self._target_of(row, agent)
 
         self._streams += 1
         prefix = f"s{self._streams}." if self._streams > 1 else ""
@@ -148,7 +150,9 @@ class Gym:
         return result
 
     async def _post_run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
-        response = await self.client.post(agent, "/run", json=attempt.row, on_sent=attempt.mark_sent)
+        as_episode = attempt.row.get(ENVIRONMENT_SERVER) == agent and self._takes_episodes(agent, attempt.row)
+        body = episode_of(attempt.row, attempt.rollout_id, agent) if as_episode else attempt.row
+        response = await self.client.post(agent, "/run", json=body, on_sent=attempt.mark_sent)
         if response.status >= 400:
             failure = failure_from_wire(agent, response.status, response.body)
             telemetry.count("rollouts.failed", agent=agent, kind=str(failure.kind) if failure else "status")
@@ -159,7 +163,21 @@ class Gym:
         if not isinstance(result, dict):
             message = f"{agent} answered /run with a {type(result).__name__}, not an object"
             raise RolloutFailure(FailureKind.AGENT_RUN_ERROR, message, response.status, Stage.AGENT)
-        return result
+        return result_of_episode(agent, result, response.status) if as_episode else result
+
+    def _takes_episodes(self, server: str, row: Mapping[str, Any]) -> bool:
+        """Whether an environment server runs episodes, or hands rows on to an agent as they are."""
+        if self.config is not None and any(block.name == server for block in self.config.servers):
+            return self.config.server(server).implementation != LEGACY_AGENT
+        return "_ng_task_id" in row  # someone else's server: a row of a taskset is an episode's
+
+    def _target_of(self, row: Mapping[str, Any], agent: str | None) -> str:
+        """The server that ``row`` is posted to: the environment server that it names, else its agent."""
+        server = row.get(ENVIRONMENT_SERVER)
+        if server in self.client.server_names:
+            return str(server)
+        # A row that was recorded elsewhere names the environment server of that place; here its agent takes it.
+        return self.agent_for(row, agent)
 
     def agent_for(self, row: Mapping[str, Any], agent: str | None = None) -> str:
         """The agent that ``row`` goes to. **Errors**: `RowError` that says what the choices are."""
