@@ -48,6 +48,7 @@ IMPLEMENTATIONS: Mapping[str, str] = MappingProxyType(
         "structured_outputs": "gym_trio.environments.structured_outputs:StructuredOutputs",
         "terminal_multi_harness": "gym_trio.environments.terminal_multi_harness:TerminalMultiHarness",
         "textarena": "gym_trio.environments.textarena:TextArena",
+        "verifiers": "gym_trio.environments.verifiers:Verifiers",
         "wordle": "gym_trio.environments.wordle:Wordle",
         "workplace_assistant": "gym_trio.environments.workplace_assistant:WorkplaceAssistant",
         "xlam_fc": "gym_trio.environments.xlam_fc:XlamFunctionCalling",
