@@ -6,6 +6,7 @@ import argparse
 import datetime
 import pathlib
 import sys
+import time
 from collections.abc import Sequence
 
 from . import _peers, _plot, _profile, _report
@@ -37,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show_profile(chosen, given)
     about, date = _report.machine(), datetime.date.today().isoformat()
     print(f"{date}, {', '.join(f'{key} {value}' for key, value in about.items())}", flush=True)
+    began = time.monotonic()
     results = [_one(chosen[name], given) for name in given.names or chosen]
+    print(f"took {datetime.timedelta(seconds=round(time.monotonic() - began))}", flush=True)
     if given.json:
         pathlib.Path(given.json).write_text(_report.as_json(results, about, date))
     if given.plot:

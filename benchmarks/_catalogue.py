@@ -17,8 +17,8 @@ def catalogue(*, quick: bool = False) -> dict[str, Benchmark]:
 def _http(quick: bool) -> list[Benchmark]:
     tasks = 32 if quick else 256
     asked = arguments_of(tasks=tasks, requests=1024 if quick else 32768)
-    fewer = arguments_of(tasks=tasks, requests=128 if quick else 1024)
-    load = Partner("load", "load", arguments_of(connections=64, requests=1024 if quick else 16384))
+    fewer = arguments_of(tasks=tasks, requests=128 if quick else 512)
+    load = Partner("load", "load", arguments_of(connections=64, requests=1024 if quick else 8192))
     inside = arguments_of(tasks=tasks, requests=1024 if quick else 16384)
     echo = Partner("before", "echo")
     return [
@@ -156,7 +156,7 @@ def _stopping(quick: bool) -> list[Benchmark]:
             f"the stop of {servers} servers that take {slow:g} s each to end",
             (Side("at once", "stop", fleet), Side("one by one", "stop", (*fleet, "--each"))),
             (Comparison("at once", "one by one", "wall_seconds", f"stop of {servers} slow servers, over one by one"),),
-            rounds=3,
+            rounds=2,
             quick_rounds=1,
             figures={"wall_seconds": "s", "escalated": ""},
         ),

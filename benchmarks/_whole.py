@@ -58,7 +58,7 @@ def start() -> list[Benchmark]:
                 Comparison("gym_trio", "nemo_gym", "wall_seconds", "first rollout, over NeMo Gym"),
                 Comparison("gym_trio", "nemo_gym", "tree_cpu_seconds", "CPU until the first rollout, over NeMo Gym"),
             ),
-            rounds=3,
+            rounds=2,
             quick_rounds=1,
             figures={"wall_seconds": "s", "tree_cpu_seconds": "s"},
         ),
