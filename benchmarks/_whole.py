@@ -32,7 +32,6 @@ def start() -> list[Benchmark]:
                     "trio and httpx",
                     "cpu_seconds",
                     "import of open_gym, over trio and httpx",
-                    target=1.3,
                 ),
             ),
             quick_rounds=2,

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -101,6 +103,22 @@ def test_rollouts_with_other_answers_are_other_work() -> None:
     assert first["model_calls"] == 4
     assert first != work(result(1, "cold"), result(2, "warm"))
     assert first != work(result(1, "cold"), result(3, "cold"))
+
+
+def test_a_peer_that_cannot_be_installed_is_told_as_absent(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Setup says why and fails; a run says it again in the place of the side, measures the others, and goes on."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHON_NEMO_GYM", str(tmp_path / "no-such-python"))
+    set_up = benchmarks("setup", "nemo_gym")
+    assert set_up.returncode == 1
+    assert "no-such-python" in set_up.stdout
+    done = benchmarks("import", "--quick", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    assert "nemo_gym: ABSENT, could not be installed" in done.stdout
+    assert "import, over NeMo Gym: no ratio" in done.stdout
+    assert "import, over trio and httpx: 0" in done.stdout
 
 
 def test_a_profile_is_of_one_side() -> None:
