@@ -47,7 +47,7 @@ def start() -> list[Benchmark]:
             ),
             rounds=1,
             quick_rounds=1,
-            figures={"packages": "", "size_bytes": "B", "wall_seconds": "s"},
+            figures={"packages": "", "size_bytes": "B"},
         ),
         Benchmark(
             "cold",

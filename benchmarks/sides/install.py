@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from _side import Clock, options, report
+from _side import options, report
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BESIDE = {"pip", "setuptools", "wheel"}
@@ -36,14 +36,13 @@ def measure(python):
 
 
 arguments = options(what="gym_trio")
-with Clock() as clock:
-    if arguments.what == "gym_trio":
-        with tempfile.TemporaryDirectory() as place:
-            subprocess.run([sys.executable, "-m", "venv", place], check=True)
-            python = f"{place}/bin/python"
-            quiet = ["--quiet", "--disable-pip-version-check"]
-            subprocess.run([python, "-m", "pip", "install", *quiet, str(ROOT)], check=True, stdout=sys.stderr)
-            figures = measure(python)
-    else:
-        figures = measure(sys.executable)
-report({"installs": 1}, {**figures, "wall_seconds": clock.figures["wall_seconds"]})
+if arguments.what == "gym_trio":
+    with tempfile.TemporaryDirectory() as place:
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        python = f"{place}/bin/python"
+        quiet = ["--quiet", "--disable-pip-version-check"]
+        subprocess.run([python, "-m", "pip", "install", *quiet, str(ROOT)], check=True, stdout=sys.stderr)
+        figures = measure(python)
+else:
+    figures = measure(sys.executable)
+report({"installs": 1}, figures, ["gym_trio", "nemo-gym"])
