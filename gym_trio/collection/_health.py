@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
+import orjson
 
 from ..errors import RowError, UsageError
 from ..metrics import HealthChecker, HealthReport
-from ._jsonl import dump_json, open_to_read, parse_line, write_rows, write_whole
+from ._jsonl import dump_json, open_to_read, parse_line, replacing, write_rows
 from ._paths import RunFiles
 from ._shards import is_rollouts
 
@@ -46,9 +48,18 @@ def health_check_dir(
         _check(checker, path, index)
     report = checker.finish()
     files = RunFiles(place / "rollouts.jsonl")
-    write_whole(files.quality, dump_json(report.summary))
+    _write_summary(files.quality, report.summary)
     write_rows(files.verdicts, report.verdicts())
     return HealthChecked(report=report, inputs=tuple(inputs), paths=(files.quality, files.verdicts))
+
+
+def _write_summary(path: pathlib.Path, summary: dict[str, Any]) -> None:
+    """The summary with a line for each task, so that a million of them are never one text."""
+    with replacing(path) as file:
+        file.write(b'{\n"run": ' + dump_json(summary["run"]).rstrip() + b',\n"tasks": {')
+        for number, (task, entry) in enumerate(summary["tasks"].items()):
+            file.write((b",\n" if number else b"\n") + orjson.dumps(task) + b": " + orjson.dumps(entry))
+        file.write(b"}\n}\n")
 
 
 def _in(folder: pathlib.Path, path: pathlib.Path) -> pathlib.Path:

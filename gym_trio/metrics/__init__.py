@@ -11,7 +11,7 @@
 ``_perf``              ``ng_perf`` of a rollout and its summary
 ``_profile``           `profile`: the reward of each task
 ``_compare``           `compare` two runs; ``_flips`` tasks, ``_report`` JSON and Markdown
-``_health``            `HealthChecker`: ``_evidence`` of a rollout, ``_checks``, ``_quality`` of a run
+``_health``            `HealthChecker`: ``_evidence`` of a rollout, ``_checks``, ``_digests``, ``_quality`` of a run
 ``_live``              `RunningReward` while a run goes on
 =====================  ====================================================================================
 """

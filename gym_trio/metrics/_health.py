@@ -8,7 +8,6 @@ score or an exit code.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +16,10 @@ import attrs
 from ..errors import RowError, UsageError
 from ._checks import CHECKS, Check, Finding
 from ._digest import RolloutDigest, Verdict, digest_of
+from ._digests import Digests
 from ._evidence import Evidence, gather
 from ._quality import TASK_CHECKS, summarize_quality
-from ._rows import rollout_of, task_of, task_order
+from ._rows import rollout_of, task_of
 
 CHECK_EXECUTION_ERROR = "check_execution_error"
 RECORD_UNREADABLE = "record_unreadable"
@@ -36,7 +36,7 @@ class HealthReport:
     """``summary`` is ``quality_summary.json``; `verdicts` yields the lines of ``rollout_verdicts.jsonl`` in order."""
 
     summary: dict[str, Any]
-    rollouts: tuple[RolloutDigest, ...]
+    rollouts: Sequence[RolloutDigest]
 
     def verdicts(self) -> Iterator[dict[str, Any]]:
         return (digest.to_json() for digest in self.rollouts)
@@ -71,7 +71,7 @@ class HealthChecker:
     def __init__(self, *, ignored: str | Iterable[str] | None = None, checks: Mapping[str, Check] = CHECKS) -> None:
         self._ignored = normalize_ignored(ignored)
         self._checks = {name: check for name, check in checks.items() if name not in self._ignored}
-        self._digests: list[RolloutDigest] = []
+        self._digests = Digests()
         # Equal tuples are shared: a million rollouts without a trajectory have one list of unobserved checks.
         self._unobserved: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -133,9 +133,8 @@ class HealthChecker:
 
     def finish(self) -> HealthReport:
         """Judge duplicates and tasks, and sum up. Records added later are judged by the next `finish`."""
-        digests = self._digests if DUPLICATE_IDENTITY in self._ignored else _with_duplicates(self._digests)
-        digests = sorted(digests, key=_order)
-        return HealthReport(summarize_quality(digests, CHECK_IDS, self._ignored), tuple(digests))
+        digests = self._digests.in_order(None if DUPLICATE_IDENTITY in self._ignored else _duplicate)
+        return HealthReport(summarize_quality(digests, CHECK_IDS, self._ignored), digests)
 
 
 def check_health(rows: Iterable[Any], *, ignored: str | Iterable[str] | None = None) -> HealthReport:
@@ -146,22 +145,5 @@ def check_health(rows: Iterable[Any], *, ignored: str | Iterable[str] | None = N
     return checker.finish()
 
 
-def _with_duplicates(digests: Sequence[RolloutDigest]) -> list[RolloutDigest]:
-    """The digests, with a finding on each that shares its stage, task and repeat with another."""
-    claims = Counter(map(_claim, digests))
-    return [
-        attrs.evolve(digest, findings=(*digest.findings, _duplicate(count))) if count > 1 else digest
-        for digest, count in ((digest, claims[_claim(digest)]) for digest in digests)
-    ]
-
-
-def _claim(digest: RolloutDigest) -> Any:
-    return str(digest.stage), digest.task, digest.rollout
-
-
 def _duplicate(count: int) -> Finding:
     return Finding(DUPLICATE_IDENTITY, {"duplicate_count": count})
-
-
-def _order(digest: RolloutDigest) -> tuple[Any, ...]:
-    return task_order(digest.task), digest.rollout, str(digest.stage)

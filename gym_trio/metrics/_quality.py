@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from ._digest import RolloutDigest, Verdict
-from ._rows import TaskIndex, task_order
+from ._digests import Digests
 
 CONSISTENTLY_UNHEALTHY = "task_consistently_unhealthy"
 NO_SUCCESSFUL_CALLS = "task_no_successful_model_calls"
@@ -57,39 +57,49 @@ def task_no_successful_model_calls(repeats: Sequence[_Repeat]) -> bool | None:
 _JUDGES = {CONSISTENTLY_UNHEALTHY: task_consistently_unhealthy, NO_SUCCESSFUL_CALLS: task_no_successful_model_calls}
 
 
-def summarize_quality(
-    digests: Sequence[RolloutDigest], check_ids: Sequence[str], ignored: frozenset[str]
-) -> dict[str, Any]:
-    """The content of ``quality_summary.json``; ``check_ids`` are all checks in their order."""
-    coverage = _coverage(digests, check_ids, ignored)
-    issues = Counter(finding.check for digest in digests for finding in digest.findings)
+def summarize_quality(digests: Digests, check_ids: Sequence[str], ignored: frozenset[str]) -> dict[str, Any]:
+    """The content of ``quality_summary.json``; ``check_ids`` are all checks in their order.
+
+    Of the entries of tasks those that are alike are one object.
+    """
+    shapes = digests.shapes()
+    coverage = _coverage(shapes, len(digests), check_ids, ignored)
+    issues: Counter[str] = Counter()
+    verdicts: Counter[Verdict] = Counter()
+    for shape, count in shapes:
+        verdicts[shape.verdict] += count
+        for finding in shape.findings:
+            issues[finding.check] += count
     tasks = _tasks(digests, coverage, issues, ignored)
-    verdicts = Counter(digest.verdict for digest in digests)
     return {
         "run": {
             "ignored_checks": sorted(ignored),
             "artifacts": {
                 "records": len(digests),
-                "captures": sum(digest.captured for digest in digests),
+                "captures": sum(count for shape, count in shapes if shape.captured),
                 "coverage": coverage,
             },
             "verdicts": {str(verdict): verdicts[verdict] for verdict in Verdict},
             "issues": {check: issues[check] for check in check_ids},
-            "stats": _statistics(digests),
+            "stats": _statistics(shapes, digests.token_sums()),
         },
         "tasks": tasks,
     }
 
 
+_Shapes = Sequence[tuple[RolloutDigest, int]]
+
+
 def _coverage(
-    digests: Sequence[RolloutDigest], check_ids: Sequence[str], ignored: frozenset[str]
+    shapes: _Shapes, records: int, check_ids: Sequence[str], ignored: frozenset[str]
 ) -> dict[str, dict[str, int]]:
     unobserved: Counter[str] = Counter()
-    for names, count in Counter(digest.unobserved for digest in digests).items():
-        unobserved.update(dict.fromkeys(names, count))
+    for shape, count in shapes:
+        for name in shape.unobserved:
+            unobserved[name] += count
     coverage = {}
     for check in check_ids:
-        total = 0 if check in TASK_CHECKS else len(digests)
+        total = 0 if check in TASK_CHECKS else records
         hidden = total if check in ignored else 0
         blind = 0 if hidden else unobserved[check]
         coverage[check] = {"evaluated": total - hidden - blind, "unobserved": blind, "ignored": hidden}
@@ -97,45 +107,64 @@ def _coverage(
 
 
 def _tasks(
-    digests: Sequence[RolloutDigest],
+    digests: Digests,
     coverage: dict[str, dict[str, int]],
     issues: Counter[str],
     ignored: frozenset[str],
 ) -> dict[str, Any]:
     """Judge each task; adds what it finds to ``coverage`` and ``issues``."""
-    by_task: defaultdict[TaskIndex, list[RolloutDigest]] = defaultdict(list)
-    for digest in digests:
-        by_task[digest.task].append(digest)
-    tasks = {}
-    for task in sorted(by_task, key=task_order):
-        repeats = _repeats(by_task[task])
-        flags = []
-        for check, judge in _JUDGES.items():
-            flagged = judge(repeats)
-            state = "ignored" if check in ignored else "unobserved" if flagged is None else "evaluated"
+    tasks: dict[str, Any] = {}
+    judged: dict[int, _Judged] = {}  # by the shape of their one record
+    alike: dict[str, dict[str, Any]] = {}
+    for task, places, shape in digests.by_task():
+        found = None if shape is None else judged.get(shape)
+        if found is None:
+            found = _judge([digests[at] for at in places], ignored)
+            if shape is not None:
+                judged[shape] = found
+        for check, state in found.states.items():
             coverage[check][state] += 1
-            if flagged and check not in ignored:
-                flags.append(check)
-        issues.update(flags)
-        verdicts = Counter(repeat.verdict for repeat in repeats)
-        counts = {str(verdict): verdicts[verdict] for verdict in Verdict}
-        tasks[str(task)] = {"repeats": len(repeats), **counts, "flags": flags}
+        issues.update(found.entry["flags"])
+        tasks[str(task)] = alike.setdefault(repr(found.entry), found.entry)
     return tasks
 
 
-def _statistics(digests: Sequence[RolloutDigest]) -> dict[str, Any]:
-    statuses = Counter(status for digest in digests for status in digest.failed_statuses)
-    sums = [sum(column) for column in zip(*(digest.tokens for digest in digests), strict=True)] or [0, 0, 0, 0]
+@attrs.frozen
+class _Judged:
+    """A task's entry, and how far each check could look at it."""
+
+    entry: dict[str, Any]
+    states: dict[str, str]
+
+
+def _judge(digests: Sequence[RolloutDigest], ignored: frozenset[str]) -> _Judged:
+    repeats = _repeats(digests)
+    flags, states = [], {}
+    for check, judge in _JUDGES.items():
+        flagged = judge(repeats)
+        states[check] = "ignored" if check in ignored else "unobserved" if flagged is None else "evaluated"
+        if flagged and check not in ignored:
+            flags.append(check)
+    verdicts = Counter(repeat.verdict for repeat in repeats)
+    counts = {str(verdict): verdicts[verdict] for verdict in Verdict}
+    return _Judged({"repeats": len(repeats), **counts, "flags": flags}, states)
+
+
+def _statistics(shapes: _Shapes, tokens: Sequence[int]) -> dict[str, Any]:
+    statuses: Counter[str] = Counter()
+    for shape, count in shapes:
+        for status in shape.failed_statuses:
+            statuses[status] += count
     return {
         "model_call_errors": {
             "total": statuses.total(),
             "by_status": dict(sorted(statuses.items())),
-            "rollouts_affected": sum(bool(digest.failed_statuses) for digest in digests),
-            "ended_on_error": sum(digest.ended_on_error for digest in digests),
+            "rollouts_affected": sum(count for shape, count in shapes if shape.failed_statuses),
+            "ended_on_error": sum(count for shape, count in shapes if shape.ended_on_error),
         },
         "duplicated_calls": {
-            "replayed": sum(digest.replayed for digest in digests),
-            "rollouts": sum(bool(digest.replayed) for digest in digests),
+            "replayed": sum(count * shape.replayed for shape, count in shapes),
+            "rollouts": sum(count for shape, count in shapes if shape.replayed),
         },
-        "tokens": dict(zip(("prompt", "completion", "capture_prompt", "capture_completion"), sums, strict=True)),
+        "tokens": dict(zip(("prompt", "completion", "capture_prompt", "capture_completion"), tokens, strict=True)),
     }

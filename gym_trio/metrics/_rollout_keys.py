@@ -23,7 +23,9 @@ _PLAIN = 1 << 62
 _RUN = 1 << 15  # so many positions are sorted at once, so that there are never millions of sort keys
 
 
-class _Codes:
+class Codes:
+    """Indices as numbers of 64 bits."""
+
     def __init__(self) -> None:
         self._codes: dict[TaskIndex, int] = {}
         self._values: list[TaskIndex] = []
@@ -32,6 +34,7 @@ class _Codes:
         return len(self._values)
 
     def encode(self, value: TaskIndex) -> int:
+        """The code of an index."""
         if not isinstance(value, str) and 0 <= value < _PLAIN:
             return value
         code = self._codes.get(value)
@@ -41,6 +44,7 @@ class _Codes:
         return code
 
     def decode(self, code: int) -> Any:
+        """The index of a code."""
         return code if code >= 0 else self._values[-1 - code]
 
 
@@ -48,7 +52,7 @@ class RolloutKeys:
     """Pairs in the order in which they were added, each once."""
 
     def __init__(self) -> None:
-        self._codes = _Codes()
+        self._codes = Codes()
         self._tasks: array[int] = array("q")
         self._rollouts: array[int] = array("q")
         self._slots: array[int] = array("i", [_EMPTY]) * _FEWEST_SLOTS
