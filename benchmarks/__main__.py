@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import pathlib
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -117,5 +118,12 @@ def _one(benchmark: Benchmark, given: argparse.Namespace) -> Result:
     return result
 
 
+def _end(number: int, _: object) -> None:
+    """By an exception: a side is ended on the way out, with the daemons that it has started."""
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, _end)
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(main())

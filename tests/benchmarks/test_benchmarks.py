@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
@@ -130,6 +133,30 @@ def test_a_profile_is_of_one_side() -> None:
     assert wrong.returncode == 2
     assert "in ten" in wrong.stderr
     assert benchmarks("--profile", "in one").returncode == 2
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc").is_dir(), reason="looks for the side's process in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_ended_leaves_no_process(number: signal.Signals, tmp_path: pathlib.Path) -> None:
+    """A signal ends the side that is running, too; the exit code tells the signal."""
+    environment = {**os.environ, "BENCHMARKS_OF_THIS_TEST": str(tmp_path)}
+
+    def living() -> list[bytes]:
+        found = []
+        for place in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if str(tmp_path).encode() in (place / "environ").read_bytes():
+                    found.append((place / "cmdline").read_bytes())
+        return found
+
+    command = [sys.executable, "-m", "benchmarks", "stream"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as process:
+        while not any(b"stream.py" in words for words in living()):
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(number)
+        assert process.wait() == 128 + number
+    assert living() == []
 
 
 def test_an_unknown_benchmark_is_named() -> None:
