@@ -74,7 +74,7 @@ class Benchmark:
     sides: tuple[Side, ...]
     comparisons: tuple[Comparison, ...]
     rounds: int = 5
-    quick_rounds: int = 3
+    quick_rounds: int = 2
     figures: Mapping[str, str] = attrs.Factory(dict)  # figure → unit, in the order in which they are shown
     per: str | None = None  # figures in seconds and bytes are also shown per unit of this work
     bounds: Mapping[str, tuple[str, float]] = attrs.Factory(dict)  # figure → (side, at most)

@@ -34,7 +34,6 @@ def start() -> list[Benchmark]:
                     "import of open_gym, over trio and httpx",
                 ),
             ),
-            quick_rounds=2,
             figures={**CPU, "process_peak_bytes": "B"},
         ),
         Benchmark(
