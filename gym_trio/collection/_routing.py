@@ -35,10 +35,10 @@ class Router:
         for name in _named_agents(options):
             self._check_known(name)
         for name in (*([options.environment] if options.environment else ()), *options.environment_routes.values()):
-            if options.environments and name not in options.environments:
-                raise UsageError(f"there is no environment server {name!r}{suggestion(name, options.environments)}")
-            if not options.environments and options.agents:
+            if not options.environments:
                 raise UsageError(f"there is no environment server {name!r}: the configuration has none")
+            if name not in options.environments:
+                raise UsageError(f"there is no environment server {name!r}{suggestion(name, options.environments)}")
 
     def routes(self, row: Mapping[str, Any]) -> list[Route]:
         """Where the row goes.

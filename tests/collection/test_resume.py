@@ -194,6 +194,25 @@ async def test_a_larger_run_of_other_rows_is_another_run(go, tasks):
         await go(tasks(3), limit=3, resume=True)
 
 
+async def test_a_run_that_is_killed_while_it_grows_is_resumed_as_either(go, tasks, monkeypatch):
+    """Its rows are the larger run's and its identity still the smaller's: both are what it can go on as."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*args, **kwargs):
+        raise Killed
+
+    await go(tasks(4), limit=2)
+    for limit in (2, 4):
+        with monkeypatch.context() as patched:
+            patched.setattr("gym_trio.collection._prepare.write_identity", killed)
+            with pytest.raises(Killed):
+                await go(tasks(4), limit=4, resume=True)
+        report = await go(tasks(4), limit=limit, resume=True)
+        assert (report.coverage.expected, report.coverage.complete) == (limit, True)
+
+
 async def test_an_aggregate_of_the_smaller_run_is_not_told_as_that_of_the_larger(go, tasks):
     """It is gone before the first new row: a run that stops before it makes its own has none."""
     report = await go(tasks(2), more={"aggregate": aggregate_run})

@@ -124,7 +124,7 @@ def test_rows_go_to_the_environment_server_that_is_named(prepare: Any, read: Any
     ("options", "error", "says"),
     [
         ({"environment": "nev"}, UsageError, r"no environment server 'nev'; did you mean 'env'"),
-        ({"environments": {}, "agents": ["agent"], "environment": "env"}, UsageError, "the configuration has none"),
+        ({"environments": {}, "environment": "env"}, UsageError, "the configuration has none"),
         ({"environment_routes": {"a": "env"}}, RowError, "is of taskset 'b', for which environment_server_routes has"),
         ({"environment_routes": {"b": "env"}}, RowError, r"names no taskset \(task_id.taskset\)"),
     ],
