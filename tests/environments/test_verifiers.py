@@ -12,9 +12,9 @@ import pytest
 import trio
 
 import gym_trio
-from gym_trio.environments._verifiers import Transcript
+from gym_trio.environments._verifiers import Transcript, example_of
 from gym_trio.environments.verifiers import Verifiers
-from gym_trio.errors import ConfigError, GymError, MissingExtraError
+from gym_trio.errors import ConfigError, GymError, MissingExtraError, RolloutFailure
 from gym_trio.rollouts import Completed, Failed
 
 HERE = pathlib.Path(__file__).parent / "verifiers_stand_in"
@@ -108,6 +108,26 @@ def test_the_block_chooses_the_rows() -> None:
     rows.close()  # type: ignore[attr-defined]
 
 
+def test_prompts_and_inputs_are_each_others_form() -> None:
+    """Pictures, calls and their results included; an input that is no chat is said to be none."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "auto"}}
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    prompt = [
+        {"role": "system", "content": "Look."},
+        {"role": "user", "content": [{"type": "text", "text": "here"}, picture]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "a cat"},
+    ]
+    (made,) = Verifiers.rows(block(env_args={"examples": [{"prompt": prompt, "answer": "cat"}]}))
+    kinds = [item.get("role") or item["type"] for item in made["responses_create_params"]["input"]]
+    assert kinds == ["system", "user", "function_call", "function_call_output"]
+    assert made["example"]["prompt"] == prompt
+    bare = {"responses_create_params": made["responses_create_params"], "answer": "cat", "other": 1}
+    assert example_of(bare) == {"example_id": 0, "answer": "cat", "prompt": prompt}
+    with pytest.raises(RolloutFailure, match="cannot be the environment's prompt"):
+        example_of({"responses_create_params": {"input": [{"type": "computer_call"}]}})
+
+
 async def test_turns_streams_and_rows_of_other_make() -> None:
     """What the environment said stands between the model's turns; a stream reaches it; a row needs no example."""
     plain = {"responses_create_params": {"input": [{"role": "user", "content": "hi"}]}, "answer": "yes"}
@@ -118,6 +138,12 @@ async def test_turns_streams_and_rows_of_other_make() -> None:
     assert [text if isinstance(text, str) else text[0]["text"] for text in said] == ["no", "sure?", "yes"]
     assert (stream.result["reward"], made.result["reward"]) == (1.0, 0.0)
     assert stream.result["response"]["output"][0]["content"][0]["text"] == "no"
+
+
+async def test_programs_of_an_environment_find_what_it_finds() -> None:
+    """Its modules, and what is installed beside its Python: tool servers are such programs."""
+    (found,) = await outcomes(config_of(says("yes")), [row("program")])
+    assert found.result["reward"] == 1.0
 
 
 async def test_many_rollouts_at_once_share_a_child() -> None:

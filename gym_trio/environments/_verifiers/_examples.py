@@ -12,7 +12,8 @@ from typing import Any
 
 import orjson
 
-from ...errors import ConfigError, FailureKind, RolloutFailure, Stage
+from ...errors import ConfigError, FailureKind, FormError, RolloutFailure, Stage
+from ...servers import forms
 from ._settings import HEAD, VerifiersSettings, check_python, child_command
 
 __all__ = ["EXAMPLE", "example_of", "read_rows"]
@@ -56,22 +57,29 @@ def _rows(link: socket.socket, child: subprocess.Popen[bytes], key: str) -> Iter
             message = orjson.loads(content)
             match message["op"]:
                 case "row":
-                    yield {"responses_create_params": {"input": _items(message)}, EXAMPLE: message["example"]}
+                    yield {
+                        "responses_create_params": {"input": _items(message["messages"])},
+                        EXAMPLE: message["example"],
+                    }
                 case "end":
                     return
                 case _:
                     raise ConfigError(message["message"], key=f"{key}.env_id")
 
 
-def _items(message: Mapping[str, Any]) -> list[Any]:
-    """Chat messages as input items, which have the same form as long as they hold text; others stay as they are."""
-    return [{"role": one["role"], "content": one.get("content")} for one in message["messages"]]
+def _items(messages: list[Any]) -> list[Any]:
+    """Chat messages as input items; where that form has no place for one, they stay as they are."""
+    try:
+        items: list[Any] = forms.chat_request_to_responses({"messages": messages})["input"]
+    except FormError:
+        return messages
+    return items
 
 
 def example_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """What the environment gets for ``row``: its ``example``; else one made of the row's input and answer.
 
-    **Errors**: `RolloutFailure` (terminal) for a row with neither.
+    **Errors**: `RolloutFailure` (terminal) for a row with neither, or with an input that is no chat.
     """
     example = row.get(EXAMPLE)
     if isinstance(example, Mapping):
@@ -84,5 +92,9 @@ def example_of(row: Mapping[str, Any]) -> dict[str, Any]:
             stage=Stage.SEED,
             terminal=True,
         )
-    prompt = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    try:
+        prompt = forms.responses_request_to_chat({"input": given})["messages"]
+    except FormError as error:
+        what = f"the row's input cannot be the environment's prompt: {error}"
+        raise RolloutFailure(FailureKind.AGENT_RUN_ERROR, what, stage=Stage.SEED, terminal=True) from None
     return {"example_id": 0, **{key: row[key] for key in _OF_A_DATASET if key in row}, "prompt": prompt}

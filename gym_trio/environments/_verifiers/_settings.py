@@ -69,7 +69,8 @@ class VerifiersSettings:
                 "env_args": self.env_args,
                 "split": self.split,
                 "limit": self.num_examples,
-                "search_path": path if self.python is not None else [*path, *sys.path],
+                "search_path": path,
+                "own_path": [] if self.python is not None else sys.path,
             }
         )
 

@@ -87,11 +87,27 @@ async def have_a_child(info: Json) -> None:
     write(info, str(subprocess.Popen(command).pid))  # noqa: ASYNC220  it is to outlive this
 
 
+async def start_a_program(info: Json) -> None:
+    """One that imports this module, by the name of this Python."""
+    name = pathlib.Path(sys.executable).name
+    program = await asyncio.create_subprocess_exec(name, "-c", "import plain_env, verifiers")
+    if await program.wait():
+        raise LookupError("the program did not find its modules")
+
+
 def write(info: Json, text: str) -> None:
     pathlib.Path(info["path"]).write_text(text)
 
 
-ACTS = {"die": die, "exit": leave, "raise": fail, "wait": wait, "stay": stay, "own child": have_a_child}
+ACTS = {
+    "die": die,
+    "exit": leave,
+    "raise": fail,
+    "wait": wait,
+    "stay": stay,
+    "own child": have_a_child,
+    "program": start_a_program,
+}
 
 
 class Environment:

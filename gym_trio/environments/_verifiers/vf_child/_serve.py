@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -29,7 +30,10 @@ def main(descriptor: int) -> None:
     link.set_inheritable(False)
     wanted = _receive(link)
     try:
-        sys.path[:0] = wanted["search_path"]
+        sys.path[:0] = [*wanted["search_path"], *wanted["own_path"]]
+        # Harnesses and tool servers are programs: they find what is installed beside this Python, and the same modules.
+        _put_before("PATH", [os.path.dirname(sys.executable)])
+        _put_before("PYTHONPATH", wanted["search_path"])
         driver = find_driver(wanted["env_id"], wanted["env_args"])
         if wanted["op"] == "rows":
             for row in driver.rows(wanted["split"], wanted["limit"]):
@@ -42,8 +46,13 @@ def main(descriptor: int) -> None:
         asyncio.run(_serve(link, driver))
     except Unusable as error:
         link.sendall(encoded({"op": "unusable", "message": str(error)}))
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):
         return  # the parent has enough
+
+
+def _put_before(variable: str, folders: list[str]) -> None:
+    known = os.environ.get(variable)
+    os.environ[variable] = os.pathsep.join([*folders, *([known] if known else [])])
 
 
 def _receive(link: socket.socket) -> dict[str, Any]:
