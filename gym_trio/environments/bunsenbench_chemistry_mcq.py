@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from .. import metrics
 from ..servers import RequestBody, ResourcesServer, Session, output_text
 from ._packaged import packaged_rows
@@ -19,14 +21,9 @@ __all__ = ["BunsenBenchChemistry", "answer_in", "even_chemistry", "options_of"]
 MODES = ("correct", "wrong_answer", "refusal", "early_termination", "malformed_choice", "format_violation")
 _SUBFIELD = ("bct_field", "bct_subfield")
 
-_TAGGED = re.compile(
-    r"<\s*(answer|choice|response|final_answer|final-answer)\b[^>]*>\s*(.*?)\s*<\s*/\s*\1\s*>",
-    re.IGNORECASE | re.DOTALL,
-)
-_LISTED = re.compile(r"<\s*choices\b[^>]*>.*?<\s*/\s*choices\s*>", re.IGNORECASE | re.DOTALL)
-_CHOICE = re.compile(r"<\s*choice\b[^>]*>.*?<\s*/\s*choice\s*>", re.IGNORECASE | re.DOTALL)
+_ANSWER_TAGS = ("answer", "choice", "response", "final_answer", "final-answer")
 _SAID = (
-    re.compile(r"^\s*(?:(?:[-*•]|\d+[.)])\s*)?(?:\*\*)?answer(?:\*\*)?\s*:\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE),
+    re.compile(r"^[^\S\n]*(?:(?:[-*•]|\d+[.)])\s*)?(?:\*\*)?answer(?:\*\*)?\s*:\s*(.+)$", re.IGNORECASE | re.MULTILINE),
     re.compile(r"(?:\*\*)?answer(?:\*\*)?\s*:\s*(.+?)(?=$|[\r\n])", re.IGNORECASE | re.DOTALL),
     re.compile(
         r"(?:the\s+(?:correct\s+)?answer\s+is|my\s+answer\s+is|i\s+(?:choose|select))\s+(.+?)(?:\n|$)",
@@ -34,12 +31,12 @@ _SAID = (
     ),
 )
 _BOX = re.compile(r"\\boxed\s*\{")
-_WRAPPED = re.compile(r"\\(?:text|mathrm|operatorname)\{\s*(.*?)\s*\}", re.DOTALL)
+_WRAPPED = re.compile(r"\\(?:text|mathrm|operatorname)\{(.*)\}", re.DOTALL)
 _THINK, _THOUGHT = re.compile(r"<\s*think\b[^>]*>", re.IGNORECASE), re.compile(r"<\s*/\s*think\s*>", re.IGNORECASE)
 _CANNOT = r"(?:can(?:'|’)?t|cannot)"
 _HELP = r"(?:help|assist|comply|provide|answer)"
 _REFUSAL = re.compile(
-    rf"i\s*(?:'|’)?\s*m\s+sorry[, ]+(?:but\s+)?i\s+(?:{_CANNOT}|am\s+unable|won(?:'|’)?t)"
+    rf"i\s*(?:['’]\s*)?m\s+sorry[, ]+(?:but\s+)?i\s+(?:{_CANNOT}|am\s+unable|won(?:'|’)?t)"
     rf"|i\s+{_CANNOT}\s+(?:{_HELP}|do\s+that|continue)|i\s+am\s+(?:not\s+able|unable)\s+to\s+{_HELP}"
     r"|i\s+won(?:'|’)?t\s+be\s+able\s+to\s+(?:help|assist|provide|answer)"
     r"|as\s+an\s+ai(?:\s+language)?\s+model[, ]+i|i\s+(?:must|have\s+to|will\s+have\s+to)\s+(?:decline|refuse)"
@@ -172,13 +169,42 @@ def answer_in(text: str, options: Mapping[str, str]) -> str | None:
 
 
 def _candidates(text: str) -> Iterator[tuple[int, str]]:
-    listed = [match.span() for match in _LISTED.finditer(text)]
-    for match in _TAGGED.finditer(text):
-        if match[1].lower() != "choice" or not _is_within(match.start(), listed):
-            yield match.start(), match[2]
+    listed = [each.span for each in _elements(text, "choices")]
+    for each in _elements(text, *_ANSWER_TAGS):
+        if each.name != "choice" or not _is_within(each.span[0], listed):
+            yield each.span[0], each.content
     yield from _boxes(text)
     for pattern in _SAID:
         yield from ((match.start(), match[1]) for match in pattern.finditer(text))
+
+
+@attrs.frozen
+class _Element:
+    name: str
+    span: tuple[int, int]
+    content: str
+
+
+def _elements(text: str, *names: str) -> Iterator[_Element]:
+    """The elements of these names, each up to the first end of its own name, none within another.
+
+    In a time in proportion to the length, which one expression for the whole of an element does not have: an end that
+    is not there is looked for once.
+    """
+    opening = re.compile(rf"<\s*({'|'.join(map(re.escape, names))})\b[^>]*>", re.IGNORECASE)
+    last = text.rfind(">") + 1
+    without_end: set[str] = set()
+    place = 0
+    while opened := opening.search(text, place, last):
+        name, place = opened[1].lower(), opened.start() + 1
+        closing = re.compile(rf"<\s*/\s*{re.escape(name)}\s*>", re.IGNORECASE)
+        if name in without_end:
+            continue
+        if closed := closing.search(text, opened.end()):
+            place = closed.end()
+            yield _Element(name, (opened.start(), place), text[opened.end() : closed.start()].strip())
+        else:
+            without_end.add(name)
 
 
 def _is_within(place: int, spans: Sequence[tuple[int, int]]) -> bool:
@@ -227,7 +253,7 @@ def _by_text(text: str, options: Mapping[str, str]) -> str | None:
 
 def _unwrapped(text: str) -> str:
     text = text.strip(_EDGES)
-    if boxed := re.fullmatch(r"\\boxed\{\s*(.*?)\s*\}", text, re.DOTALL):
+    if boxed := re.fullmatch(r"\\boxed\{(.*)\}", text, re.DOTALL):
         text = boxed[1].strip()
     while wrapped := _WRAPPED.fullmatch(text):
         text = wrapped[1].strip()
@@ -250,7 +276,7 @@ def _mode(response: Mapping[str, Any], text: str, found: str | None, expected: s
         return "early_termination"
     if _REFUSAL.search(text):
         return "refusal"
-    listed = [match.span() for match in _LISTED.finditer(text)]
-    if any(not _is_within(match.start(), listed) for match in _CHOICE.finditer(text)):
+    listed = [each.span for each in _elements(text, "choices")]
+    if any(not _is_within(each.span[0], listed) for each in _elements(text, "choice")):
         return "malformed_choice"
     return "format_violation"

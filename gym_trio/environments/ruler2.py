@@ -16,12 +16,13 @@ from ..errors import RequestRefused
 from ..servers import COMMON_KEYS, RequestBody, ResourcesServer, Session, output_text
 from ._reply import token_means
 from ._ruler2_tasks import KINDS
+from ._spans import without_spans
 
 __all__ = ["Ruler2", "Ruler2Settings", "choice_in", "nearness", "word_errors"]
 
 TASKS = tuple(KINDS)
 _CONTROLS = re.compile(r"[\x00-\x1f]")
-_DOCUMENT = re.compile(r"Document \d+:(?:.*\n)+?\n")
+_DOCUMENT = (re.compile(r"Document \d+:"), re.compile("\n\n"))
 _FINAL = re.compile(r"The final answer is (.+)$", re.MULTILINE)
 _CAPITAL = re.compile(r"\b[A-Z]\b")
 _ANSWER = re.compile(r"[*_]{0,2}answer[*_]{0,2}\s*:[\s*_]{0,2}\s*([A-Z])(?![a-zA-Z0-9])", re.IGNORECASE)
@@ -128,7 +129,7 @@ def _mean(text: str, wanted: Sequence[str]) -> float:
 
 _RULES: Mapping[str, Callable[[str, Sequence[str]], float]] = {
     "all": _mean,
-    "part": lambda text, wanted: max(nearness(_DOCUMENT.sub("", text), each) for each in wanted),
+    "part": lambda text, wanted: max(nearness(without_spans(text, _DOCUMENT), each) for each in wanted),
     "2steps": lambda text, wanted: _mean(text.split("\n\n")[-1], wanted),
 }
 

@@ -12,6 +12,7 @@ import attrs
 
 from ..config import positive_int, structure
 from ..servers import COMMON_KEYS, RequestBody, ResourcesServer, Session, output_text
+from ._spans import without_spans
 
 __all__ = ["SpartQa", "SpartQaSettings", "answer_in", "label_of", "labels_of"]
 
@@ -24,9 +25,13 @@ _ALIASES = {
     },
 }
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
-_THOUGHTS = re.compile(r"<think>.*?</think>|<\|channel\>thought\s*.*?<channel\|>", re.IGNORECASE | re.DOTALL)
-_HEAD = r"(?:^|\n)\s*(?:[*_`#>\-\s]*)"
-_TAIL = r"(?:\s+is)?\s*(?:[*_`\s])*[:\-]\s*(.+)"
+_THOUGHTS = (
+    (re.compile("<think>", re.IGNORECASE), re.compile("</think>", re.IGNORECASE)),
+    (re.compile(r"<\|channel\>thought", re.IGNORECASE), re.compile(r"<channel\|>", re.IGNORECASE)),
+)
+# No blank can be taken in two ways here: a reply of nothing but blanks would take the square of its length.
+_HEAD = r"^(?:[*_`#>\-]|[^\S\n])*"
+_TAIL = r"(?:\s+is)?[*_`\s]*[:\-]\s*(.+)"
 # In the order in which they are asked; the last match of the first that has one is the answer.
 _PATTERNS = tuple(
     re.compile(pattern, re.IGNORECASE | re.MULTILINE)
@@ -128,7 +133,7 @@ def _bare(line: str) -> str:
 
 def answer_in(text: str) -> str:
     """What ``text`` answers, or the empty text: see `SpartQa`."""
-    text = _THOUGHTS.sub("", text).strip()
+    text = without_spans(text, *_THOUGHTS).strip()
     named = None
     for pattern in _PATTERNS:
         # The form that the prompt gives, said back, is no answer.

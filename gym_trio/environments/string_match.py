@@ -18,7 +18,7 @@ __all__ = ["StringMatch", "extract", "grade"]
 _NEARLY = 0.98
 
 _BOX = re.compile(r"\\boxed\{")
-_TEXT = re.compile(r"\\text\{\s*(.*?)\s*\}", re.DOTALL)
+_TEXT = re.compile(r"\\text\{(.*)\}", re.DOTALL)
 _ANSWER = re.compile(r"(?:final\s+answer|answer)\s*[:：]\s*(.+)", re.IGNORECASE)
 _UNITS = re.compile(r"\^\{?\\circ\}?|\\circ|°|cm[²³]?|mm|km|m[²³]?|kg")
 _LATEX_COMMANDS = tuple(
@@ -85,24 +85,42 @@ def extract(text: str, mode: str) -> str | None:
 
 
 def _boxed(text: str) -> str | None:
+    closings = _closings(text)
     for start in reversed([match.end() for match in _BOX.finditer(text)]):
-        end = _closing(text, start)
+        end = closings.get(start)
         if end is not None:
             inner = text[start:end].strip()
             while wrapped := _TEXT.fullmatch(inner):
-                inner = wrapped.group(1)
+                inner = wrapped.group(1).strip()
             return inner.strip()
     return None
 
 
-def _closing(text: str, start: int) -> int | None:
-    """Where the brace that was opened just before ``start`` is closed."""
-    depth = 1
-    for position in range(start, len(text)):
-        depth += (text[position] == "{") - (text[position] == "}")
-        if depth == 0:
-            return position
-    return None
+def _without(text: str, command: str) -> str:
+    """``text`` less each ``command`` and the brace that closes it; one that is never closed goes alone."""
+    closings = _closings(text)
+    kept, place = [], 0
+    cuts = []
+    for match in re.finditer(re.escape(command), text):
+        cuts.append(match.span())
+        if (end := closings.get(match.end())) is not None:
+            cuts.append((end, end + 1))
+    for start, end in sorted(cuts):
+        kept.append(text[place:start])
+        place = end
+    return "".join([*kept, text[place:]])
+
+
+def _closings(text: str) -> dict[int, int]:
+    """Where each brace is closed, by the place behind the brace; in one pass, however many are not."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for match in re.finditer("[{}]", text):
+        if match[0] == "{":
+            opened.append(match.end())
+        elif opened:
+            found[opened.pop()] = match.start()
+    return found
 
 
 def _final_answer(text: str) -> str | None:
@@ -157,11 +175,8 @@ def _without_separators(text: str) -> str:
 
 def _without_latex(text: str) -> str:
     for command in _LATEX_COMMANDS:
-        while (start := text.find(command)) >= 0:
-            inside = start + len(command)
-            end = _closing(text, inside)
-            # A command that is never closed loses its opening alone.
-            text = text[:start] + (text[inside:] if end is None else text[inside:end] + text[end + 1 :])
+        while command in text:  # what is left may make another of it
+            text = _without(text, command)
     for sign in ("\\(", "\\)", "\\[", "\\]", "$"):
         text = text.replace(sign, "")
     return " ".join(text.split())

@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import csv
 import io
+import itertools
 import json
 import re
 import tomllib
@@ -24,6 +25,7 @@ _MARKED = r"<\|BEGIN_CODE\|>[ \t]*\n?(.*?)(?:<\|END_CODE\|>|$)"
 _FENCED = r"```[^\n]*[ \t]*\n(.*?)(?:```|$)"
 _EITHER = re.compile(f"(?:{_MARKED})|(?:{_FENCED})", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(_FENCED, re.DOTALL | re.IGNORECASE)
+_MOST_DEPTH = 1000  # far beyond what Python lets the parser of YAML descend
 _STEP = re.compile(r"\[[^\]]*\]|(?:`[^`]*`?|[^.\[`])+")
 
 
@@ -112,10 +114,18 @@ def _parsed(code: str, kind: str) -> tuple[Any, str | None]:
 def _yaml(code: str) -> Any:
     import yaml
 
+    if _depth(code) > _MOST_DEPTH:
+        # The parser would come to the same end, after a time that grows with the square of the depth.
+        raise RecursionError("maximum recursion depth exceeded")
     try:
         return yaml.safe_load(code)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+
+
+def _depth(code: str) -> int:
+    """How deep its brackets go, those in quotes counted too."""
+    return max(itertools.accumulate(1 if sign in "[{" else -1 for sign in re.findall(r"[\[\]{}]", code)), default=0)
 
 
 def _csv(code: str) -> Any:
