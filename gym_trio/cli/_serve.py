@@ -16,6 +16,7 @@ from ..gym import build_server, find_implementation
 from ..http import ServerClient, open_server, open_socket_transport
 from ..servers import Server
 from ._app import Exit
+from ._collector import startup_kept_apart
 from ._console import tell
 from ._list import KINDS
 from ._signals import open_interrupts
@@ -64,7 +65,8 @@ async def _serve(target: str, host: str, port: int, loaded: GymConfig | None, na
         app, shown = load_target(target, loaded, name, client)
         async with open_interrupts(stop.set) as interrupts, open_server(app, host=host, port=port) as server:
             tell(f"{shown} at {server.url} (Ctrl-C stops it)")
-            await stop.wait()
+            with startup_kept_apart():
+                await stop.wait()
             tell("stopping: requests in flight get their grace, then sessions are closed")
     return interrupts.exit_code
 
