@@ -49,11 +49,6 @@ class Child:
     def is_gone(self) -> bool:
         return self._lost is not None
 
-    @property
-    def load(self) -> int:
-        """How many rollouts are in it."""
-        return len(self._rollouts)
-
     async def loaded(self) -> None:
         """Wait until the environment is loaded.
 
