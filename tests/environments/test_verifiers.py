@@ -183,18 +183,24 @@ async def test_the_models_own_failure_is_the_rollouts() -> None:
 
 
 @pytest.mark.parametrize(("does", "kind"), [("die", "kill_shaped"), ("exit", "session_lost")])
-async def test_a_child_that_ends_fails_its_own_rollouts_alone(does: str, kind: str) -> None:
+async def test_a_child_that_ends_fails_its_own_rollouts_alone(tmp_path: pathlib.Path, does: str, kind: str) -> None:
     """Both in it fail; the one in the other child is scored; the next is scored by a new child."""
-    config = config_of(says("yes"), processes=2)
-    async with gym_trio.open_gym(config) as gym:
-        async with gym.run_examples([row("wait"), row(""), row(does)]) as rollouts:
-            found = [await rollouts.receive() for _ in range(3)]
+    first, second = tmp_path / "first", tmp_path / "second"
+    async with gym_trio.open_gym(config_of(says("yes"), processes=2)) as gym:
+        async with gym.run_examples([row("wait", path=str(first))]) as lost:
+            await until(first.exists)
+            async with gym.run_examples([row("wait", path=str(second))]) as others:
+                await until(second.exists)
+                async with gym.run_examples([row(does)]) as rollouts:
+                    found = [await rollouts.receive(), await lost.receive()]
+                await trio.Path(f"{second}.go").touch()
+                other = await others.receive()
         async with gym.run_examples([row("")]) as rollouts:
             again = await rollouts.receive()
-    lost = [outcome for outcome in found if isinstance(outcome, Failed)]
-    assert [(outcome.failure.kind, outcome.failure.stage) for outcome in lost] == [(kind, "agent")] * 2
-    assert sum(isinstance(outcome, Completed) and outcome.result["reward"] == 1.0 for outcome in found) == 1
-    assert again.result["reward"] == 1.0
+    assert [(outcome.failure.kind, outcome.failure.stage) for outcome in found] == [(kind, "agent")] * 2
+    assert isinstance(other, Completed)
+    assert (other.result["reward"], again.result["reward"]) == (1.0, 1.0)
+    assert other.result["process"] != again.result["process"]
 
 
 async def test_cancelling_in_the_middle_of_a_model_call_reaches_both_ends(tmp_path: pathlib.Path) -> None:
@@ -216,9 +222,10 @@ async def test_a_cancellation_that_is_not_confirmed_ends_the_child(tmp_path: pat
     """The others in it fail as killed, with the reason; the next child takes over."""
     path = tmp_path / "here"
     async with gym_trio.open_gym(config_of(says("yes"), cancel_timeout_seconds=0.2)) as gym:
-        async with gym.run_examples([row("wait")]) as others:
+        waiting = tmp_path / "waiting"
+        async with gym.run_examples([row("wait", path=str(waiting))]) as others:
             async with gym.run_examples([row("stay", path=str(path))]) as rollouts:
-                await until(path.exists)
+                await until(lambda: path.exists() and waiting.exists())
                 await rollouts.aclose()
             other = await others.receive()
         assert (other.failure.kind, other.failure.stage) == ("kill_shaped", "agent")
@@ -233,8 +240,9 @@ async def test_stopping_leaves_no_process(tmp_path: pathlib.Path) -> None:
     async with gym_trio.open_gym(config_of(says("yes"))) as gym:
         async with gym.run_examples([row("own child", path=str(path))]) as rollouts:
             pid = int((await rollouts.receive()).result["process"])
-        async with gym.run_examples([row("wait")]) as rollouts:
-            await trio.testing.wait_all_tasks_blocked()
+        waiting = tmp_path / "waiting"
+        async with gym.run_examples([row("wait", path=str(waiting))]) as rollouts:
+            await until(waiting.exists)
     assert is_gone(pid)
     assert is_gone(int(path.read_text()))
 
