@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import string
 from collections import Counter
@@ -16,8 +17,11 @@ from ..servers import RequestBody, ResourcesServer, Session, output_text
 from ._packaged import packaged_rows
 from ._reply import token_means
 from ._surface_forms import even, surface_forms, unreliable
+from ._towns import draw_towns
 
 __all__ = ["HotpotQa", "HotpotQaSettings", "answer_in", "f1_of", "is_named", "is_named_strictly"]
+
+GENERATED = 43  # rows about invented towns, after those about the world
 
 _FENCED = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -50,7 +54,9 @@ class HotpotQa(ResourcesServer):
 
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        return packaged_rows("hotpotqa_qa")
+        yield from packaged_rows("hotpotqa_qa")
+        for number in range(GENERATED):
+            yield _row(random.Random(f"hotpotqa_qa:{number}"), number)
 
     async def verify(self, session: Session, request: RequestBody) -> dict[str, Any]:
         answer = answer_in(output_text(request.response))
@@ -174,3 +180,18 @@ def _stands(form: str, text: str) -> bool:
     if len(form) <= 4 and not re.search(rf"(?<!\w){re.escape(form)}(?!\w)", text):
         return False
     return len(text) <= 80 or text.find(form) <= 40
+
+
+def _row(rng: random.Random, number: int) -> dict[str, Any]:
+    towns = draw_towns(rng, words=400)
+    asked = towns.linked
+    ask = 'Give your answer as a JSON object of the form {"answer": "..."} and nothing else.'
+    prompt = f"{towns.numbered()}\n\n{asked.text}\n\n{ask}"
+    return {
+        "responses_create_params": {"input": [{"role": "user", "content": prompt}]},
+        "question": asked.text,
+        "expected_answer": asked.answers[0],
+        "id": f"towns-{number}",
+        "type": "bridge",
+        "level": "medium",
+    }

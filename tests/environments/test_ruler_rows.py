@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import json
 import re
 from typing import Any
 
@@ -127,3 +128,17 @@ def test_kinds_can_be_chosen(environment_class: Any) -> None:
     for wrong in (["niah_singel_1"], []):
         with pytest.raises((ConfigError, InvalidSetting), match="subsets"):
             rows_of(environment_class, "ruler", subsets=wrong)
+
+
+async def test_questions_about_towns_are_answered_through_two_documents(
+    environment_class: Any, judge: Any, saying: Any
+) -> None:
+    """The generated rows of hotpotqa_qa reward their own answer, which only the founder's document has."""
+    rows = [row for row in rows_of(environment_class, "hotpotqa_qa") if row["id"].startswith("towns")]
+    assert len({row["question"] for row in rows}) == len(rows) > 40
+    for row in rows:
+        assert row["expected_answer"] in prompt_of(row)
+        assert row["expected_answer"] not in row["question"]
+        said = json.dumps({"answer": row["expected_answer"]})
+        assert (await judge("hotpotqa_qa", row, saying(said)))["reward"] == 1.0
+        assert (await judge("hotpotqa_qa", row, saying('{"answer": "nobody knows"}')))["reward"] == 0.0
