@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-import trio
 
 from ..config import finite_seconds, optional, positive_int
 from ..errors import FailureKind, RolloutFailure, Stage
@@ -21,6 +20,7 @@ from ..servers import (
     mcp_accesses_of,
     open_mcp_accesses,
     tool_loop,
+    within,
 )
 
 __all__ = ["SimpleAgent", "SimpleAgentSettings"]
@@ -60,7 +60,7 @@ class SimpleAgent(AgentServer):
 
     async def responses(self, request: RequestBody) -> Mapping[str, Any]:
         limit = self.settings.total_timeout_seconds
-        with trio.move_on_after(float("inf") if limit is None else limit):
+        with within(limit):
             accesses = mcp_accesses_of(request.agent_session)
             if not accesses:
                 return await self._converse(request, {})
@@ -84,7 +84,7 @@ class SimpleAgent(AgentServer):
 
     async def _step(self, request: RequestBody, items: list[Any]) -> dict[str, Any]:
         limit = self.settings.step_timeout_seconds
-        with trio.move_on_after(float("inf") if limit is None else limit):
+        with within(limit):
             return await self.call_model({**request, "input": items}, rollout_id=request.rollout_id)
         raise _timed_out(f"a model call's {limit:g} s passed (step_timeout_seconds)")
 

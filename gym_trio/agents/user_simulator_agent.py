@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
-import trio
 
 from ..config import finite_seconds, optional, positive_int
 from ..errors import FailureKind, RolloutFailure, Stage
@@ -20,6 +19,7 @@ from ..servers import (
     output_text,
     reply_items,
     tool_loop,
+    within,
 )
 
 __all__ = ["UserSimulatorAgent", "UserSimulatorSettings"]
@@ -87,7 +87,7 @@ class UserSimulatorAgent(AgentServer):
 
     async def responses(self, request: RequestBody) -> Mapping[str, Any]:
         limit = self.settings.total_timeout_seconds
-        with trio.move_on_after(float("inf") if limit is None else limit):
+        with within(limit):
             return await self._talk(request)
         message = f"the dialogue's {limit:g} s passed (total_timeout_seconds)"
         raise RolloutFailure(FailureKind.AGENT_TIMEOUT, message, stage=Stage.AGENT)

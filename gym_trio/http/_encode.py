@@ -29,17 +29,34 @@ class Framed:
 class Prepared:
     """Headers that were found fit to be sent, and what they say about the body."""
 
-    __slots__ = ("chunked", "declared", "encoded", "has_host", "pairs")
+    __slots__ = ("_encoded", "_headers", "chunked", "declared", "has_host", "pairs")
 
-    def __init__(self, headers: HeaderPairs) -> None:
-        """**Errors**: `UsageError`, which never quotes a value."""
-        self.pairs = [(name.lower(), value.strip(b" \t")) for name, value in headers]
-        self.encoded = b"".join([b"%b: %b\r\n" % pair for pair in headers])
-        _check_pairs(self.pairs)
-        names = [name for name, _ in self.pairs]
-        self.has_host = b"host" in names
-        self.chunked = b"transfer-encoding" in names
+    def __init__(self, headers: HeaderPairs, names: dict[bytes, bytes]) -> None:
+        """``names`` are known to be fit, each with its lower-case form; more are added.
+
+        **Errors**: `UsageError`, which never quotes a value.
+        """
+        self._headers = headers
+        self._encoded: bytes | None = None
+        self.pairs = [(names.get(name) or _checked_name(name, names), value.strip(b" \t")) for name, value in headers]
+        values = b"".join([value for _, value in self.pairs])
+        if b"\n" in values or b"\r" in values or b"\0" in values:
+            raise UsageError("a header contains a line end or a NUL")
+        found = {name for name, _ in self.pairs}
+        self.has_host = b"host" in found
+        self.chunked = b"transfer-encoding" in found
         self.declared: int | None = None
+        if self.chunked or b"content-length" in found:
+            self._read_framing()
+
+    @property
+    def encoded(self) -> bytes:
+        """Their lines in a head. Made when it is first wanted: in memory nobody does."""
+        if self._encoded is None:
+            self._encoded = b"".join([b"%b: %b\r\n" % pair for pair in self._headers])
+        return self._encoded
+
+    def _read_framing(self) -> None:
         for name, value in self.pairs:
             if name == b"content-length":
                 if self.declared is not None or self.chunked or not value.isdigit():
@@ -54,11 +71,14 @@ class KnownHeaders:
 
     def __init__(self) -> None:
         self._known: dict[HeaderPairs, Prepared] = {}
+        self._names: dict[bytes, bytes] = {}
 
     def prepare(self, headers: HeaderPairs) -> Prepared:
         prepared = self._known.get(headers)
         if prepared is None:
-            prepared = Prepared(headers)
+            if len(self._names) >= _KNOWN:
+                self._names.clear()
+            prepared = Prepared(headers, self._names)
             if len(self._known) >= _KNOWN:
                 self._known.clear()
             self._known[headers] = prepared
@@ -104,13 +124,11 @@ def check_request_line(request: Request) -> None:
         raise UsageError(f"the target {request.target!r} must be percent-encoded")
 
 
-def _check_pairs(pairs: list[tuple[bytes, bytes]]) -> None:
-    values = b"".join([value for _, value in pairs])
-    if b"\n" in values or b"\r" in values or b"\0" in values:
-        raise UsageError("a header contains a line end or a NUL")
-    for name, _ in pairs:
-        if not _is_token(name):
-            raise UsageError(f"{name!r} is not a header's name")
+def _checked_name(name: bytes, names: dict[bytes, bytes]) -> bytes:
+    if not _is_token(name):
+        raise UsageError(f"{name!r} is not a header's name")
+    names[name] = name.lower()
+    return names[name]
 
 
 def _is_token(text: bytes) -> bool:

@@ -42,7 +42,7 @@ class Connection:
         return False
 
     def close(self, *, waited_for: bool = True) -> None:
-        """Idempotent. Whoever waits for the socket gets `trio.ClosedResourceError`; nobody does if not ``waited_for``."""
+        """Idempotent. Whoever waits for the socket gets `trio.ClosedResourceError`; ``waited_for``: somebody may."""
         if self.fd >= 0:
             if waited_for:
                 trio.lowlevel.notify_closing(self.fd)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import trio
 from ..errors import FailureKind, ResponseError, RolloutFailure, Stage, TransportError
 from ._body import RequestBody
 from ._failures import failure_of
+from ._within import within
 
 if TYPE_CHECKING:
     from ._agent import AgentServer
@@ -42,7 +42,7 @@ class ToolCaller:
     ) -> None:
         self._agent = agent
         self._request = request
-        self._seconds = math.inf if tool_timeout_seconds is None else tool_timeout_seconds
+        self._seconds = tool_timeout_seconds
         self._others = others or {}
         offered = request.get("tools")
         self._offered = {
@@ -96,7 +96,7 @@ class ToolCaller:
         return plain.isascii() and plain.isalnum() and name not in NO_TOOLS
 
     async def _bounded(self, name: str, arguments: dict[str, Any]) -> str:
-        with trio.move_on_after(self._seconds):
+        with within(self._seconds):
             other = self._others.get(name)
             return await (self._post(name, arguments) if other is None else other(arguments))
         raise RolloutFailure(
