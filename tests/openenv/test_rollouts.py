@@ -142,3 +142,10 @@ def test_eval_run_needs_no_file_of_rows(
         (10 + position, position % 2 + 1, 1.0) for position in range(5)
     ]
     assert texts_of(rows[0], "system") == ["Guess the word."]
+
+
+async def test_the_session_contract(games: Any) -> None:
+    """As by any environment, and the server's own sessions end with ours."""
+    block = {"base_url": f"{games.url}/word"}
+    await gym_trio.testing.check_session_contract(lambda: OpenEnv(name="word", config=block))
+    await games.settled()
