@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import cyclopts
@@ -85,7 +87,26 @@ def _attach(app: cyclopts.App, words: Sequence[str]) -> None:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run one command line. The exit code; what went wrong has been said on standard error."""
+    """Run one command line. The exit code; what went wrong has been said on standard error.
+
+    A command sets logging up for itself; afterwards it is as it was.
+    """
+    with _logging_kept():
+        return _run_command(arguments)
+
+
+@contextmanager
+def _logging_kept() -> Iterator[None]:
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
+
+
+def _run_command(arguments: Sequence[str]) -> int:
     app = build_app()
     words = [word for word in arguments if not word.startswith("-")][:2]
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pathlib
 import socket
 from typing import Any
@@ -72,8 +73,11 @@ def test_a_dry_run_counts_and_writes_nothing(run: Any, config: Any, tmp_path: pa
 
 def test_json_and_verbose_may_be_said_in_the_configuration(run: Any, config: Any) -> None:
     """As their flags."""
+    root = logging.getLogger()
+    before = root.level, root.handlers[:]
     ran = run("eval", "run", "mcqa", "--config", config(json=True, verbose=True), "--limit", "1")
     assert orjson.loads(ran.out)["complete"] is True
+    assert (root.level, root.handlers) == before  # a command's logging ends with it
 
 
 def test_a_refused_key_is_a_usage_error(run: Any, config: Any) -> None:
