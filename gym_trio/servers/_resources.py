@@ -18,6 +18,7 @@ from ._server import LIMIT_KEYS, Server
 from ._tool_calls import ToolCalls
 from ._tools import Tool, tools_of
 from ._verifying import Verifying
+from ._worker_home import WorkerHome, open_worker_home
 from ._worker_pool import EnvironmentLimits
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class ResourcesServer(Server):
         exposed = self.config.get("expose_tools_over_mcp", self.expose_tools_over_mcp)
         self.mcp: McpExposure | None = McpExposure(self) if exposed is True else None
         self.resource_sessions = ResourceSessions(self)
+        self._worker_home: WorkerHome | None = None
 
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
@@ -117,12 +119,24 @@ class ResourcesServer(Server):
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        async with super().lifespan(), self.mcp.running() if self.mcp else contextlib.nullcontext():
+        mcp = self.mcp.running() if self.mcp else contextlib.nullcontext()
+        async with super().lifespan(), mcp, open_worker_home(self.name) as home:
+            self._worker_home = home
             try:
                 yield
             finally:
                 await self.verifying.aclose()
                 await self.tool_calls.aclose()
+
+    @property
+    def worker_home(self) -> WorkerHome:
+        """Where the processes of verifiers and tools belong to.
+
+        **Errors**: `RequestRefused` (503) before the lifespan's startup.
+        """
+        if self._worker_home is None:
+            raise RequestRefused(503, f"{self.name} is not running: its lifespan has not started")
+        return self._worker_home
 
     def routes(self) -> list[BaseRoute]:
         return [

@@ -32,13 +32,12 @@ _PR_SET_PDEATHSIG = 1
 logger = logging.getLogger("gym_trio.servers")
 
 
-def main(descriptor: int, parent: int) -> None:
+def main(descriptor: int) -> None:
     """Serve the process at the other end of the socket ``descriptor`` until it closes it."""
     link = socket.socket(fileno=descriptor)
     link.set_inheritable(False)
-    os.dup2(2, 1)  # what a job prints goes to the log
     made = pickle.loads(_receive(link))
-    confine(parent, made["memory_bytes"])
+    confine(os.getppid(), made["memory_bytes"])
     try:
         server = _find_class(made["module"], made["file"], made["class"])(name=made["name"], config=made["config"])
         answer: dict[str, Any] = {"ready": True}

@@ -12,7 +12,8 @@ import trio
 from ..config import optional, positive_int, positive_seconds
 from ..errors import FailureKind, RolloutFailure
 from ._jobs import Job
-from ._worker_process import WorkerFailed, WorkerProcess, fork_worker, start_worker
+from ._worker_home import WorkerFailed
+from ._worker_process import WorkerProcess, fork_worker, start_worker
 
 __all__ = ["EnvironmentLimits", "WorkerPool"]
 
@@ -46,9 +47,9 @@ class EnvironmentLimits:
 class WorkerPool:
     """The processes of one server's verifier, or of its tools, started when they are needed and kept for the next job.
 
-    A process that overran, died or was given up is killed with its process group, and its place is free for another.
+    A process that overran, died or was given up is killed with all its descendants, and its place is free for another.
 
-    **Ownership**: `aclose` ends them all. They also die with the thread that runs the server's loop, however it ends.
+    **Ownership**: `aclose` ends them all; so does the end of the server's process, whatever ends it.
     """
 
     server: Any
@@ -104,7 +105,7 @@ class WorkerPool:
             if not process.has_exited:
                 return process
             await self._give_up(process)
-        process, introduction = start_worker(self.server, self.memory_bytes)
+        process, introduction = await start_worker(self.server, self.server.worker_home, self.memory_bytes)
         self._add(process)
         ready = False
         try:

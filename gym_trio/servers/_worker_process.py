@@ -9,12 +9,10 @@ import os
 import pickle
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import orjson
@@ -22,33 +20,92 @@ import trio
 
 from ._jobs import Job
 from ._worker_child import HEAD, confine, serve_one
+from ._worker_home import WorkerFailed, WorkerHome
 
-__all__ = ["WorkerFailed", "WorkerProcess", "fork_worker", "start_worker"]
+if TYPE_CHECKING:
+    from ..processes import ManagedProcess
+
+__all__ = ["WorkerProcess", "fork_worker", "start_worker"]
 
 REAP_SECONDS = 5.0
 EXIT_SECONDS = 1.0
 ANSWER_BYTES = 256 * 2**20
 
 _START = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[3]); "
-    "from gym_trio.servers._worker_child import main; main(int(sys.argv[1]), int(sys.argv[2]))"
+    "import sys, json; sys.path[:] = json.loads(sys.argv[2]); "
+    "from gym_trio.servers._worker_child import main; main(int(sys.argv[1]))"
 )
 
 
-class WorkerFailed(Exception):
-    """What became of a process, to be read after "its process". Never leaves the pool."""
+class Life(Protocol):
+    """A process's life, from outside."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Negative for a signal; None while it runs."""
+
+    async def wait(self) -> None:
+        """Until it has exited."""
+
+    async def end(self) -> None:
+        """Kill it and what it started."""
+
+
+@attrs.frozen(eq=False)
+class Supervised:
+    """The life of a process that has a home."""
+
+    home: WorkerHome
+    process: ManagedProcess
+
+    @property
+    def returncode(self) -> int | None:
+        return self.process.returncode
+
+    async def wait(self) -> None:
+        await self.process.wait()
+
+    async def end(self) -> None:
+        await self.home.end(self.process)
+
+
+@attrs.frozen(eq=False)
+class Forked:
+    """The life of a fork of this process. Of what it starts, `end` reaches its own process group alone."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None:
+        return self._status(os.WNOHANG)
+
+    def _status(self, flags: int = 0) -> int | None:
+        exited = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | flags)
+        if exited is None:
+            return None
+        return exited.si_status if exited.si_code == os.CLD_EXITED else -exited.si_status
+
+    async def wait(self) -> None:
+        await trio.to_thread.run_sync(self._status, abandon_on_cancel=True)
+
+    async def end(self) -> None:
+        # Not reaped yet, so neither the id nor the group can be anyone else's.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self.pid, signal.SIGKILL)
+        with trio.move_on_after(REAP_SECONDS, shield=True):
+            await trio.to_thread.run_sync(os.waitpid, self.pid, 0, abandon_on_cancel=True)
 
 
 @attrs.define(eq=False)
 class WorkerProcess:
     """A process that answers one question at a time.
 
-    **Ownership**: whoever starts it calls `end`, which kills it and all of its process group, and reaps it.
+    **Ownership**: whoever starts it calls `end`, which kills it with what it started.
     """
 
-    pid: int
+    _life: Life
     _link: trio.SocketStream
-    _wait: Callable[[], int]  # blocks until it has exited, and reaps it
     _ended: bool = False
 
     async def ask(self, question: bytes | None) -> dict[str, Any]:
@@ -68,7 +125,7 @@ class WorkerProcess:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             # Its end of the socket is closed a moment before it counts as exited.
             with trio.move_on_after(EXIT_SECONDS):
-                await trio.to_thread.run_sync(self._exit_status, 0, abandon_on_cancel=True)
+                await self._life.wait()
             raise WorkerFailed(f"ended: {await self.end()}") from None
         return answer
 
@@ -83,38 +140,30 @@ class WorkerProcess:
 
     @property
     def has_exited(self) -> bool:
-        return self._ended or self._exit_status() is not None
-
-    def _exit_status(self, flags: int = os.WNOHANG) -> os.waitid_result | None:
-        return None if self._ended else os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | flags)
+        return self._ended or self._life.returncode is not None
 
     async def end(self) -> str:
-        """Kill it with its process group and reap it; say how it had ended. Once it has, again does nothing.
+        """Kill it with what it started; say how it had ended. Once it has, again does nothing.
 
-        **Cancellation**: shielded; it waits at most `REAP_SECONDS` for the kernel.
+        **Cancellation**: shielded; bounded by what the kernel takes.
         """
         if self._ended:
             return "it was stopped"
-        exited = self._exit_status()
+        code = self._life.returncode
         self._ended = True
-        # Not reaped yet, so neither the id nor the group can be anyone else's.
-        for kill in (os.killpg, os.kill):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(self.pid, signal.SIGKILL)
         self._link.socket.close()
-        with trio.move_on_after(REAP_SECONDS, shield=True):
-            await trio.to_thread.run_sync(self._wait, abandon_on_cancel=True)
-        if exited is None:
+        await self._life.end()
+        if code is None:
             return "it was stopped"
-        if exited.si_code == os.CLD_EXITED:
-            return f"exit code {exited.si_status}"
-        return f"signal {signal.Signals(exited.si_status).name}"
+        return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
 
-def start_worker(server: Any, memory_bytes: int) -> tuple[WorkerProcess, bytes]:
+async def start_worker(server: Any, home: WorkerHome, memory_bytes: int) -> tuple[WorkerProcess, bytes]:
     """Start a process for jobs of ``server``'s class, and what to `ask` it first: it makes a server of its own.
 
-    Called on the loop's thread on purpose: the kernel ends the process with the thread that started it.
+    **Cancellation**: nothing of it is left.
+
+    **Errors**: `WorkerFailed` when there can be no process.
     """
     cls = type(server)
     module = sys.modules.get(cls.__module__)
@@ -129,20 +178,19 @@ def start_worker(server: Any, memory_bytes: int) -> tuple[WorkerProcess, bytes]:
     ours, theirs = socket.socketpair()
     with theirs:
         try:
-            command = [sys.executable, "-c", _START, str(theirs.fileno()), str(os.getpid()), json.dumps(sys.path)]
-            popen = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
-            )
+            command = [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(sys.path)]
+            process = await home.start(command, [theirs.fileno()])
         except BaseException:
             ours.close()
             raise
-    return WorkerProcess(popen.pid, _stream(ours), popen.wait), pickle.dumps(made)
+    return WorkerProcess(Supervised(home, process), _stream(ours)), pickle.dumps(made)
 
 
 def fork_worker(server: Any, job: Job, memory_bytes: int) -> WorkerProcess:
     """Carry one job out in a fork: for a class that another process could not import, such as one made in a function.
 
-    The fork has this process's memory as it is, so nothing is copied or started; it keeps none of its descriptors.
+    The fork has this process's memory as it is, so nothing is copied or started; it keeps none of its descriptors. The
+    kernel ends it with the thread that forked, which is the loop's.
     """
     parent = os.getpid()
     ours, theirs = socket.socketpair()
@@ -153,7 +201,7 @@ def fork_worker(server: Any, job: Job, memory_bytes: int) -> WorkerProcess:
     if pid == 0:
         _in_fork(parent, theirs, server, job, memory_bytes)
     theirs.close()
-    return WorkerProcess(pid, _stream(ours), lambda: os.waitpid(pid, 0)[1])
+    return WorkerProcess(Forked(pid), _stream(ours))
 
 
 def _in_fork(parent: int, link: socket.socket, server: Any, job: Job, memory_bytes: int) -> None:

@@ -9,6 +9,7 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -73,6 +74,13 @@ class Apart(ResourcesServer):
         self.own += 1
         return {"items": len(session.items), "own": self.own, "pid": os.getpid(), "draw": session.rng.random()}
 
+    @tool
+    def leave_a_daemon(self, session: Shelf, note: str) -> str:
+        """Start a program that has left the process group and whose parent has ended, with the tool's own output."""
+        start = f"import os; os.fork() and os._exit(0); os.setsid(); {NOTE_AND_SLEEP}"
+        subprocess.run([sys.executable, "-c", start, note], check=True)
+        return "left"
+
     @tool(isolated=True)
     async def spoil(self, session: Shelf, name: str) -> str:
         """Change the mood of an item, on a loop of its own."""
@@ -103,6 +111,9 @@ class Apart(ResourcesServer):
 
     async def verify(self, session: Shelf, request: RequestBody) -> float:
         return float(len(session.items))
+
+
+NOTE_AND_SLEEP = "import sys, time; open(sys.argv[1], 'a').write(f'{os.getpid()}\\n'); time.sleep(600)"
 
 
 def raise_it(session: Shelf) -> None:

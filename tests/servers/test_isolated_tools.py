@@ -6,6 +6,7 @@ import base64
 import os
 import pathlib
 import pickle
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -310,3 +311,54 @@ def test_a_process_cannot_send_what_would_run_here(name: str) -> None:
     ):
         with pytest.raises((pickle.UnpicklingError, AttributeError)):
             state_from(pickle_text(content), Slotted(1), ResourcesServer(name="env"))
+
+
+def noted(note: pathlib.Path) -> int:
+    deadline = time.monotonic() + 20
+    while not (note.exists() and note.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return int(note.read_text())
+
+
+async def test_what_a_tool_leaves_running_ends_with_the_server(open_servers: Any, tools: Any, tmp_path: Any) -> None:
+    """Also a program that has left its process group and lost its parent."""
+    note = tmp_path / "pid"
+    async with open_servers((tools.Apart, "env", BOUNDS)) as gym:
+        call = await session_of(gym)
+        assert (await call("leave_a_daemon", note=str(note))).json() == "left"
+        pid = await trio.to_thread.run_sync(noted, note)
+        assert alive(pid)
+    assert not alive(pid)
+
+
+PROGRAM = """
+import sys, trio
+sys.path.insert(0, sys.argv[1])
+import isolated_tools
+from gym_trio.http import MemoryTransport, ServerClient, open_lifespan
+
+async def main():
+    server = isolated_tools.Apart(name="env")
+    async with open_lifespan(server.app):
+        client = ServerClient({"env": (MemoryTransport(server.app), "http://env")})
+        cookies = (await client.post("env", "/seed_session", json={})).cookies()
+        await client.post("env", "/leave_a_daemon", json={"note": sys.argv[2]}, cookies=cookies)
+        print("left", flush=True)
+        await trio.sleep_forever()
+
+if __name__ == "__main__":
+    trio.run(main)
+"""
+
+
+def test_what_a_tool_leaves_running_ends_with_a_killed_program(tmp_path: Any) -> None:
+    """SIGKILL of the program that has the server in memory; nobody holds its output open afterwards either."""
+    program, note = tmp_path / "program.py", tmp_path / "pid"
+    program.write_text(PROGRAM)
+    command = [sys.executable, str(program), str(HERE), str(note)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"left\n"
+        running.kill()
+        assert running.stdout.read() == b""
+    assert gone(noted(note))
