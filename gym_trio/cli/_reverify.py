@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import os
 import pathlib
@@ -22,6 +23,7 @@ from ..collection import (
     aggregate_run,
     options_from,
     prepare_run,
+    read_jsonl,
     reverify_rollouts,
 )
 from ..config import GymConfig, load_config
@@ -40,6 +42,9 @@ from ._signals import open_interrupts
 __all__ = ["reverify"]
 
 Switch = Parameter(negative=())
+
+ROWS_LOOKED_AT = 100
+OF_EVERY_ROW = frozenset({"responses_create_params", "agent_ref"})
 
 
 def reverify(
@@ -78,7 +83,8 @@ def reverify(
     drain_grace_seconds
         What verifications in flight get when the run is stopped.
     force
-        Verify again even where the environment says that its reward depends on state.
+        Verify again even where the environment says that its reward depends on state, and rows that seem to be another
+        environment's.
     resume
         Go on with an earlier reverification.
     disable_aggregation
@@ -89,6 +95,8 @@ def reverify(
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(message)s")
     loaded, name = _environment_of(environment, config or [])
     _check_mode(loaded, name, force)
+    if not force:
+        _check_fields(loaded, name, rollouts)
     check_servers(loaded)
     options = options_from(
         loaded, rows=rollouts, output=output, recorded=True, agents=(), agent=name, limit=limit, resume=resume or None
@@ -133,6 +141,22 @@ def _check_mode(config: GymConfig, name: str, force: bool) -> None:
         raise UsageError(
             f"{name}: its reward depends on the state of the session, which a recorded rollout does not hold; "
             "--force verifies all the same"
+        )
+
+
+def _check_fields(config: GymConfig, name: str, rollouts: pathlib.Path) -> None:
+    """Another environment's rows would all be judged wrong, and their zeros believed."""
+    block = config.server(name)
+    cls = find_implementation(block)
+    brought = itertools.islice(cls.rows(block.settings), ROWS_LOOKED_AT) if issubclass(cls, ResourcesServer) else ()
+    kept_by_all = [row.keys() - OF_EVERY_ROW for row in brought]
+    own = set.intersection(*kept_by_all) if kept_by_all else set()
+    found = [row.keys() for _, row in itertools.islice(read_jsonl(rollouts), ROWS_LOOKED_AT)]
+    if own and found and all(own.isdisjoint(keys) for keys in found):
+        fields = ", ".join(sorted(own))
+        raise UsageError(
+            f"{rollouts}: its rows are not {name}'s: none has any of the fields by which it judges ({fields}); "
+            "name the environment that they come from, or verify all the same with --force"
         )
 
 

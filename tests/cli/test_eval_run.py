@@ -240,3 +240,15 @@ def test_repeats_per_agent(run: Any, scripted: Any, read_rows: Any, tmp_path: pa
     assert run(*words, "--num-repeats", "{mcqa_agent: 3}").code == 0
     assert len(read_rows(tmp_path / "r.jsonl")) == 6
     assert run(*words, "--num-repeats", "0").code == 2
+
+
+def test_another_environments_rollouts_are_not_judged(run: Any, scripted: Any, read_rows: Any) -> None:
+    """They would all be wrong, and count as zeros; --force judges them nevertheless."""
+    assert run("eval", "run", "mcqa", "--config", scripted("x"), "--limit", "3", "--output", "a.jsonl").code == 0
+    refused = run("eval", "reverify", "--rollouts", "a.jsonl", "-e", "calendar", "--output", "b.jsonl")
+    assert refused.code == 2
+    assert "its rows are not calendar's" in refused.err
+    assert "exp_cal_state" in refused.err
+    forced = run("eval", "reverify", "--rollouts", "a.jsonl", "-e", "calendar", "--output", "b.jsonl", "--force")
+    assert forced.code == 0
+    assert len(read_rows(pathlib.Path("b.jsonl"))) + len(read_rows(pathlib.Path("b_failures.jsonl"))) == 3
