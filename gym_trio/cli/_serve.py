@@ -14,6 +14,7 @@ from ..config import GymConfig, ServerBlock, load_config, suggestion
 from ..errors import ConfigError
 from ..gym import build_server, find_implementation
 from ..http import ServerClient, open_server, open_socket_transport
+from ..processes import check_port_free
 from ..servers import Server
 from ._app import Exit
 from ._collector import startup_kept_apart
@@ -51,6 +52,8 @@ def serve_command(
     """
     sys.path.insert(0, os.getcwd())
     loaded = load_config(config, env=os.environ) if config is not None else None
+    if port:
+        check_port_free(target, host, port)
     code = trio.run(_serve, target, host, port, loaded, name)
     raise Exit(code)
 
@@ -100,6 +103,8 @@ def load_target(target: str, loaded: GymConfig | None, name: str | None, client:
 def _load(module_name: str, attribute: str, target: str) -> Any:
     if module_name.endswith(".py"):
         path = pathlib.Path(module_name).resolve()
+        if not path.is_file():
+            raise ConfigError(f"{target}: there is no file {path}")
         sys.path.insert(0, str(path.parent))
         module_name = path.stem
     try:

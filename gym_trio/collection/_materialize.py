@@ -6,16 +6,18 @@ which rows are identical, which name their own indices. The second makes the row
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 import orjson
 
 from ..errors import RowError
+from ..rollouts import rollout_id
 from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, pack, pack_attempt, unpack_attempt
 from ._options import RunOptions
 from ._routing import AGENT_REF, ENVIRONMENT_SERVER, Route, Router
@@ -62,11 +64,13 @@ class Materializer:
     # First pass
 
     def _first_pass(self) -> _Scan:
-        digests, tasks, rollouts, triples = array("Q"), array("Q"), array("Q"), array("Q")
+        digests, tasks, rollouts, triples, ids = array("Q"), array("Q"), array("Q"), array("Q"), array("Q")
         rows = 0
         for given in self._source:
             rows += 1
             self._routes(given)
+            if ROLLOUT_ID in given.row:
+                ids.append(_digest_of_id(given.row))
             if given.task is None:
                 digests.append(given.digest)
                 continue
@@ -77,6 +81,9 @@ class Materializer:
         repeated = NumberSet(triples).repeated()
         if repeated:
             raise self._repeated(min(repeated))
+        same_ids = frozenset(NumberSet(ids).repeated())
+        if same_ids:
+            raise self._same_id(same_ids)
         return _Scan(
             same=frozenset(NumberSet(digests).repeated()),
             own_tasks=NumberSet(tasks).distinct() if digests else NumberSet(),
@@ -108,6 +115,17 @@ class Materializer:
             f"repeats line {lines[0]}'s ({TASK} {task}, {ROLLOUT} {rollout}, attempt {attempt})",
             source=self._source.name,
             line=lines[1],
+        )
+
+    def _same_id(self, digests: frozenset[int]) -> RowError:
+        named = (row for row in self._source if ROLLOUT_ID in row.row and _digest_of_id(row.row) in digests)
+        first = next(named)
+        digest = _digest_of_id(first.row)
+        second = next(row for row in named if _digest_of_id(row.row) == digest)
+        return RowError(
+            f"has the {ROLLOUT_ID} of line {first.line}, {first.row[ROLLOUT_ID]!r}; each rollout needs one of its own",
+            source=self._source.name,
+            line=second.line,
         )
 
     # Second pass
@@ -176,6 +194,11 @@ class _Indices:
                 if again:
                     self._next_rollout[task] = rollout + 1
                 yield rollout
+
+
+def _digest_of_id(row: Mapping[str, Any]) -> int:
+    """Eight bytes of the row's own rollout id, its attempt included."""
+    return int.from_bytes(hashlib.blake2b(rollout_id(row, 0).encode(), digest_size=8).digest(), "big")
 
 
 def _with_seed(params: dict[str, Any], seed: int) -> dict[str, Any]:

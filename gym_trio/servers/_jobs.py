@@ -19,7 +19,7 @@ import trio
 from ..errors import FailureKind, RequestRefused, RolloutFailure, Stage
 from ._body import RequestBody, encode_default
 from ._failures import failure_of, failure_to_wire
-from ._session_state import state_to
+from ._session_state import UNPICKLABLE, state_to, what_cannot_go
 from ._tool_answer import encoded_answer
 from ._verdict import verify_response
 
@@ -103,7 +103,11 @@ class ToolUse:
             return {"answer": orjson.Fragment(encoded_answer(server.name, tool, found))}
 
         def changes() -> dict[str, Any]:
-            after = state_to(self.session)
+            try:
+                after = state_to(self.session)
+            except UNPICKLABLE:
+                left = f"the state that {self.what} left cannot be taken back, for {what_cannot_go(self.session)}"
+                raise self.unfit(left) from None
             return {} if after == before else {"state": base64.b64encode(after).decode()}
 
         return _encoded(act, changes, self.what, FailureKind.AGENT_RUN_ERROR, self.stage)
@@ -144,7 +148,7 @@ def _encoded(
             made = {"refused": [error.status, orjson.Fragment(orjson.dumps(error.detail, default=repr))], **changes()}
         return orjson.dumps(made, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
-        logger.error("%s raised", what, exc_info=error)
+        logger.error("%s raised", what, exc_info=None if isinstance(error, RolloutFailure) else error)
         known = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
         failure = failure_of(known, kind=kind, stage=stage)
         broken = not isinstance(error, Exception) or isinstance(error, MemoryError)

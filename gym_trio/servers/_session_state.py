@@ -8,7 +8,9 @@ import pickle
 import sys
 from typing import Any
 
-__all__ = ["state_from", "state_to"]
+__all__ = ["UNPICKLABLE", "state_from", "state_to", "what_cannot_go"]
+
+UNPICKLABLE = (pickle.PicklingError, TypeError, AttributeError, RecursionError)
 
 _MISSING = object()
 
@@ -36,6 +38,18 @@ def state_to(state: Any) -> bytes:
     **Errors**: those of pickle, for what cannot be handed to another process.
     """
     return pickle.dumps(_contents(state))
+
+
+def what_cannot_go(state: Any) -> str:
+    """Which part of ``state`` `state_to` has failed for, and why."""
+    contents = _contents(state)
+    named = contents if isinstance(contents, dict) else getattr(state, "__dict__", {})
+    for name, value in named.items():
+        try:
+            pickle.dumps(value)
+        except UNPICKLABLE as error:
+            return f"its {name!r}: {error}"
+    return "one of its parts cannot be pickled"
 
 
 def _contents(state: Any) -> Any:

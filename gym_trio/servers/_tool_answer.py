@@ -15,6 +15,9 @@ from ._tools import Tool
 __all__ = ["encoded_answer"]
 
 
+MOST_BYTES = 64 * 2**20  # what a client takes of one response
+
+
 def encoded_answer(server: str, tool: Tool, found: Any) -> bytes:
     """``found`` as JSON.
 
@@ -24,6 +27,8 @@ def encoded_answer(server: str, tool: Tool, found: Any) -> bytes:
         encoded = orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
     except TypeError as error:
         raise _unfit(server, tool, str(error)) from None
+    if len(encoded) > MOST_BYTES:
+        raise _unfit(server, tool, f"it is {len(encoded)} bytes of JSON, above {MOST_BYTES}")
     # The encoder writes numbers that JSON lacks as null: only then is it worth a look.
     if b"null" in encoded and _has_no_number(found):
         raise _unfit(server, tool, "NaN or infinity is no JSON")

@@ -12,6 +12,7 @@ import trio
 from ..config import optional, positive_int, positive_seconds
 from ..errors import FailureKind, RolloutFailure
 from ._jobs import Job
+from ._session_state import UNPICKLABLE
 from ._worker_home import WorkerFailed
 from ._worker_process import WorkerProcess, fork_worker, start_worker
 
@@ -144,5 +145,5 @@ class WorkerPool:
 def _pickled(job: Job) -> bytes:
     try:
         return pickle.dumps(job)
-    except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
+    except UNPICKLABLE as error:
         raise job.unfit(f"the session's state cannot be handed to {job.what}'s process: {error}") from None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import socket
 from typing import Any
 
 import orjson
@@ -9,6 +12,8 @@ import pytest
 
 import gym_trio
 from gym_trio.cli._app import COMMANDS
+
+HOLDER = pathlib.Path("/proc/self/comm")
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -63,3 +68,17 @@ def test_list_and_describe(run: Any) -> None:
     assert "49 rows, played by gymnasium_agent" in shown
     assert "gym-trio eval run wordle" in shown
     assert "did you mean 'mcqa'?" in run("list", "mcqb").err
+
+
+def test_what_cannot_be_served_is_one_line(run: Any, tmp_path: pathlib.Path) -> None:
+    """A port in use with its holder, and a file that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = run("serve", "mcqa", "--port", port)
+    assert ran.code == 1
+    assert (
+        ran.err
+        == f"gym-trio: mcqa: port {port} on 127.0.0.1 is in use by {HOLDER.read_text().strip()} (pid {os.getpid()})\n"
+    )
+    ran = run("serve", "nope.py:Sky")
+    assert (ran.code, ran.err) == (2, f"gym-trio: nope.py:Sky: there is no file {tmp_path}/nope.py\n")

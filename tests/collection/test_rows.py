@@ -271,6 +271,18 @@ def test_a_row_that_cannot_be_run_is_named_by_file_and_line(put, materialized, t
     assert not (path.parent / "out").exists()
 
 
+def test_a_row_with_the_id_of_another_is_named_with_the_other(put, materialized, tasks):
+    """Their captures would be mixed; an id with another attempt is another id."""
+    given = [{**row, "_ng_rollout_id": "same"} for row in tasks(4)]
+    given[0]["_ng_rollout_id"] = "other"
+    given[2]["_ng_attempt_index"] = 1
+    path = put("in.jsonl", given)
+    with pytest.raises(RowError) as caught:
+        materialized(path)
+    assert str(caught.value).startswith(f"{path}:4: has the _ng_rollout_id of line 2, 'same'")
+    assert len(materialized(put("fine.jsonl", given[:3]))) == 3
+
+
 def test_a_row_that_repeats_anothers_indices_is_named_with_the_other(put, materialized, tasks):
     """Both lines are in the error; another attempt of the same rollout is another row."""
     own = [{**row, "_ng_task_index": 0, "_ng_rollout_index": 1} for row in tasks(3)]

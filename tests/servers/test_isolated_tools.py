@@ -80,7 +80,8 @@ BROKEN = {
     "infinity": "infinity",
     "object": "object",
     "smuggle": "mkdir",
-    "keep_a_generator": "generator",
+    "keep_a_generator": "for its 'odd': cannot pickle 'generator' object",
+    "chatter": "returned cannot be written: it is 67108866 bytes of JSON",
 }
 
 
