@@ -23,6 +23,9 @@ def encoded_answer(server: str, tool: Tool, found: Any) -> bytes:
 
     **Errors**: `RolloutFailure` (stage ``agent``) for what JSON cannot carry: NaN, infinity, an object without a form.
     """
+    if isinstance(found, str) and len(found) > MOST_BYTES:
+        # The encoder sets aside eight times as much, and does not survive when there is not so much.
+        raise _unfit(server, tool, f"it is {len(found)} characters, above {MOST_BYTES}")
     try:
         encoded = orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
     except TypeError as error:

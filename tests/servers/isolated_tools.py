@@ -175,7 +175,7 @@ ACTS: dict[str, Any] = {
     "nan": lambda session: {"deep": [float("nan")]},
     "infinity": lambda session: float("inf"),
     "object": lambda session: object(),
-    "chatter": lambda session: "x" * (64 * 2**20),
+    "chatter": lambda session: "x" * (64 * 2**20 + 1),
     "null": lambda session: None,
     "text": lambda session: "fine",
     "slow": lambda session: time.sleep(0.3),
