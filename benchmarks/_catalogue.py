@@ -114,7 +114,7 @@ def _stopping(quick: bool) -> list[Benchmark]:
     servers, slow = (3, 0.3) if quick else (8, 0.9)
     fleet = arguments_of(servers=servers, slow=slow)
     requests, cancelled = (100, 80) if quick else (1000, 800)
-    many = arguments_of(requests=requests, cancelled=cancelled)
+    many = Partner("load", "cancel_load", arguments_of(requests=requests, cancelled=cancelled))
 
     def stream(layer: str, width: int) -> Side:
         return Side(f"{layer}, {width:,}", "stream", arguments_of(layer=layer, resident=width, rows=outcomes))
@@ -125,8 +125,8 @@ def _stopping(quick: bool) -> list[Benchmark]:
             "from the cancellation of a request to that of its handler",
             (
                 Side("one", "cancel_one", arguments_of(requests=50 if quick else 200)),
-                Side("many", "cancel_many", (*many, "--server", "gym_trio")),
-                Side("many, hypercorn", "cancel_many", (*many, "--server", "hypercorn"), "hypercorn"),
+                Side("many", "cancel_server", ("--server", "gym_trio"), None, many),
+                Side("many, hypercorn", "cancel_server", ("--server", "hypercorn"), "hypercorn", many),
             ),
             (
                 Comparison(
