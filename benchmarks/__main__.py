@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     results = [_one(chosen[name], given) for name in given.names or chosen]
     print(f"took {datetime.timedelta(seconds=round(time.monotonic() - began))}", flush=True)
+    if given.earlier:
+        results = _report.with_earlier(results, chosen, pathlib.Path(given.earlier).read_text())
     if given.json:
         pathlib.Path(given.json).write_text(_report.as_json(results, about, date))
     if given.plot:
@@ -66,6 +68,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one or more of {', '.join(catalogue())}; all")
     parser.add_argument("--peers", help=f"only these, of {', '.join(_peers.PEERS)}, joined by commas")
     parser.add_argument("--json", metavar="OUT")
+    parser.add_argument(
+        "--earlier", metavar="JSON", help="an earlier run's --json: for benchmarks that are not run now, its results"
+    )
     parser.add_argument("--plot", metavar="OUT.svg")
     parser.add_argument("--quick", action="store_true", help="small sizes: proves that all works, measures little")
     parser.add_argument("--rounds", type=int, help="instead of each benchmark's own number")

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ._records import Benchmark, Ratio, Result, Run
+from ._rounds import compare
 
-__all__ = ["MARKERS", "as_json", "as_table", "as_text", "machine", "put_between_markers"]
+__all__ = ["MARKERS", "as_json", "as_table", "as_text", "machine", "put_between_markers", "with_earlier"]
 
 MARKERS = ("<!-- benchmarks -->", "<!-- /benchmarks -->")
 
@@ -123,6 +124,18 @@ def _plain(result: Result) -> dict[str, Any]:
             for one in result.ratios
         ],
     }
+
+
+def with_earlier(results: Iterable[Result], chosen: Mapping[str, Benchmark], earlier: str) -> list[Result]:
+    """``results``, and those of an earlier run's `as_json` for the benchmarks that are not among them."""
+    found = {result.benchmark.name: result for result in results}
+    for one in json.loads(earlier)["benchmarks"]:
+        if one["name"] in chosen and one["name"] not in found:
+            benchmark, absent = chosen[one["name"]], one["absent"]
+            runs = {name: tuple(Run(**run) for run in made) for name, made in one["sides"].items()}
+            ratios = tuple(compare(comparison, runs, absent) for comparison in benchmark.comparisons)
+            found[benchmark.name] = Result(benchmark, runs, absent, ratios)
+    return [found[name] for name in chosen if name in found]
 
 
 def as_table(results: Iterable[Result], about: Mapping[str, str], date: str) -> str:

@@ -84,6 +84,25 @@ def test_no_ratio_of_other_work() -> None:
     assert "a over b" not in _report.as_table([result], {"cores": "2", "processor": "p", "system": "s"}, "today")
 
 
+def test_an_earlier_runs_results_stand_for_what_is_not_run_now() -> None:
+    """Through their JSON, compared anew; what is run now counts, and the order is the catalogue's."""
+    with importable(ROOT):
+        from benchmarks import _report
+        from benchmarks._records import Benchmark, Comparison, Result, Run
+        from benchmarks._rounds import compare
+    comparison = Comparison("a", "b", "cpu_seconds", "a over b", target=1.0)
+    chosen = {name: Benchmark(name, "c", (), (comparison,)) for name in ("first", "second", "third")}
+
+    def result(name: str, mine: float) -> Any:
+        runs = {"a": (Run({"n": 1}, {"cpu_seconds": mine}),), "b": (Run({"n": 1}, {"cpu_seconds": 2.0}),)}
+        return Result(chosen[name], runs, {}, (compare(comparison, runs, {}),))
+
+    earlier = _report.as_json([result("third", 1.0), result("first", 8.0)], {}, "yesterday")
+    found = _report.with_earlier([result("first", 4.0)], chosen, earlier)
+    assert [one.benchmark.name for one in found] == ["first", "third"]
+    assert [one.ratios[0].value for one in found] == [2.0, 0.5]
+
+
 def test_rollouts_with_other_answers_are_other_work() -> None:
     """The digest of rollouts is the same in any order and for fields left out or null, and tells a changed output."""
     with importable(ROOT / "benchmarks" / "sides"):
