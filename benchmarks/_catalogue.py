@@ -109,8 +109,8 @@ def _held(quick: bool) -> list[Benchmark]:
 
 def _stopping(quick: bool) -> list[Benchmark]:
     sessions = 1000 if quick else 10_000
-    resident = (256, 1024) if quick else (256, 16384)
-    outcomes = 4096 if quick else 65536
+    resident = (256, 1024) if quick else (256, 1024, 4096, 16384)
+    outcomes = 4096 if quick else 32768
     servers, slow = (3, 0.3) if quick else (8, 0.9)
     fleet = arguments_of(servers=servers, slow=slow)
     requests, cancelled = (100, 80) if quick else (1000, 800)
@@ -166,16 +166,17 @@ def _stopping(quick: bool) -> list[Benchmark]:
             tuple(stream(layer, width) for layer in ("stream", "memory") for width in resident),
             tuple(
                 Comparison(
-                    f"{layer}, {resident[1]:,}",
+                    f"{layer}, {width:,}",
                     f"{layer}, {resident[0]:,}",
                     "cpu_seconds",
-                    f"CPU of an outcome ({layer}), {resident[1]:,} resident over {resident[0]}",
+                    f"CPU of an outcome ({layer}), {width:,} resident over {resident[0]}",
                     target=1.2,
                 )
                 for layer in ("stream", "memory")
+                for width in resident[1:]
             ),
             rounds=3,
-            figures={**CPU, "each_bytes": "B", "resumptions": ""},
+            figures={**CPU, "filling_each_seconds": "s", "each_bytes": "B", "resumptions": ""},
             per="outcomes",
         ),
     ]

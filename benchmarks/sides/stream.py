@@ -73,7 +73,7 @@ async def cost(layer, resident, rows):
         async for _ in stream:
             received += 1
     figures = turnstile.full.figures
-    figures["filling_cpu_seconds"] = turnstile.filling.figures["cpu_seconds"] / resident
+    figures["filling_each_seconds"] = turnstile.filling.figures["cpu_seconds"] / resident
     return received - resident, figures
 
 
