@@ -61,20 +61,23 @@ class WorkerHome:
 
     async def run(self) -> None:
         """Keep the supervisor from the first `start` to `close`."""
-        from ..processes import open_supervisor  # most servers never need it
-
         with trio.CancelScope(shield=True):  # `close` ends it, when those who use the processes are through
             await self._wanted.wait()
             try:
                 if not self._over.is_set():
-                    async with open_supervisor(0) as supervisor:
-                        self._supervisor = supervisor
-                        self._settled.set()
-                        await self._over.wait()
+                    await self._supervise()
             except GymError as error:
                 self._problem = str(error)
             finally:
                 self._settled.set()
+
+    async def _supervise(self) -> None:
+        from ..processes import open_supervisor  # here, for most servers never need it
+
+        async with open_supervisor(0) as supervisor:
+            self._supervisor = supervisor
+            self._settled.set()
+            await self._over.wait()
 
     def close(self) -> None:
         self._over.set()

@@ -364,3 +364,25 @@ def test_what_a_tool_leaves_running_ends_with_a_killed_program(tmp_path: Any) ->
         running.kill()
         assert running.stdout.read() == b""
     assert gone(noted(note))
+
+
+LEAN = """
+import sys, trio, gym_trio
+from gym_trio.http import open_lifespan
+
+class Lean(gym_trio.ResourcesServer):
+    async def verify(self, session, request):
+        return 1.0
+
+async def main():
+    async with open_lifespan(Lean(name="lean").app):
+        print("gym_trio.processes" in sys.modules)
+
+trio.run(main)
+"""
+
+
+def test_a_server_without_such_tools_starts_without_the_supervisor() -> None:
+    """Not even its modules are imported."""
+    ran = subprocess.run([sys.executable, "-c", LEAN], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
