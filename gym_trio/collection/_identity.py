@@ -19,7 +19,7 @@ import orjson
 from ..config import GymConfig, is_secret_name, redact_text
 from ..errors import RunError, UsageError
 from ._jsonl import dump_json, open_to_read, write_whole
-from ._keys import NumberSet
+from ._keys import NumberSet, digest
 from ._options import RunOptions
 from ._paths import RunFiles
 
@@ -130,20 +130,16 @@ class RowsDigest:
         self._hash.update(line)
         self.rows += 1
         if self._of_each is not None:
-            self._of_each.append(_line_digest(line))
+            self._of_each.append(digest(line))
 
     def lost(self, path: pathlib.Path) -> int:
         """How many rows of a file of materialised rows are not among these, as they stand there."""
         these = NumberSet(self._of_each or ())
         with open_to_read(path) as file:
-            return sum(_line_digest(line) not in these for line in file)
+            return sum(digest(line) not in these for line in file)
 
     def text(self) -> str:
         return self._hash.hexdigest()
-
-
-def _line_digest(line: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big")
 
 
 def write_identity(files: RunFiles, identity: Mapping[str, Any], *, fsync: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import hashlib
 import heapq
 import itertools
 from array import array
@@ -20,6 +21,11 @@ ROLLOUT_ID = "_ng_rollout_id"
 _TASK_BITS, _ROLLOUT_BITS, _ATTEMPT_BITS = 31, 20, 13
 _LIMITS = {TASK: 1 << _TASK_BITS, ROLLOUT: 1 << _ROLLOUT_BITS, ATTEMPT: 1 << _ATTEMPT_BITS}
 _PART = 1 << 16
+
+
+def digest(content: bytes) -> int:
+    """Eight bytes that stand for ``content``."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
 
 
 def pack(task: int, rollout: int) -> int:

@@ -6,7 +6,6 @@ which rows are identical, which name their own indices. The second makes the row
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from array import array
 from collections import Counter
@@ -18,7 +17,7 @@ import orjson
 
 from ..errors import RowError
 from ..rollouts import rollout_id
-from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, pack, pack_attempt, unpack_attempt
+from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, digest, pack, pack_attempt, unpack_attempt
 from ._options import RunOptions
 from ._routing import AGENT_REF, ENVIRONMENT_SERVER, Route, Router
 from ._source import PARAMS, InputRow, RowSource
@@ -120,8 +119,8 @@ class Materializer:
     def _same_id(self, digests: frozenset[int]) -> RowError:
         named = (row for row in self._source if ROLLOUT_ID in row.row and _digest_of_id(row.row) in digests)
         first = next(named)
-        digest = _digest_of_id(first.row)
-        second = next(row for row in named if _digest_of_id(row.row) == digest)
+        shared = _digest_of_id(first.row)
+        second = next(row for row in named if _digest_of_id(row.row) == shared)
         return RowError(
             f"has the {ROLLOUT_ID} of line {first.line}, {first.row[ROLLOUT_ID]!r}; each rollout needs one of its own",
             source=self._source.name,
@@ -198,7 +197,7 @@ class _Indices:
 
 def _digest_of_id(row: Mapping[str, Any]) -> int:
     """Eight bytes of the row's own rollout id, its attempt included."""
-    return int.from_bytes(hashlib.blake2b(rollout_id(row, 0).encode(), digest_size=8).digest(), "big")
+    return digest(rollout_id(row, 0).encode())
 
 
 def _with_seed(params: dict[str, Any], seed: int) -> dict[str, Any]:

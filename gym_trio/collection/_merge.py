@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pathlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 import orjson
 
 from ._jsonl import dump_line, replacing
-from ._keys import ATTEMPT, ROLLOUT, TASK, NumberSet
+from ._keys import ATTEMPT, ROLLOUT, TASK, NumberSet, digest
 from ._paths import RunFiles
 from ._shards import sidecars, whole_rows
 
@@ -77,4 +76,4 @@ def _rollout_attempt(row: dict[str, Any]) -> int | None:
 
 
 def _number(identity: list[Any]) -> int:
-    return int.from_bytes(hashlib.blake2b(orjson.dumps(identity, default=str), digest_size=8).digest(), "big")
+    return digest(orjson.dumps(identity, default=str))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 import pathlib
@@ -15,7 +14,7 @@ import orjson
 from ..errors import RowError, UsageError
 from ..rollouts import rollout_id
 from ._jsonl import read_jsonl
-from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, index_of
+from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, digest, index_of
 from ._prompt import Prompt
 
 PARAMS = "responses_create_params"
@@ -120,7 +119,7 @@ def _digest(row: Mapping[str, Any]) -> int:
         text = orjson.dumps(row, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     except TypeError as error:
         raise RowError(f"cannot be written as JSON ({error})") from None
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
+    return digest(text)
 
 
 def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
