@@ -386,3 +386,35 @@ def test_a_server_without_such_tools_starts_without_the_supervisor() -> None:
     """Not even its modules are imported."""
     ran = subprocess.run([sys.executable, "-c", LEAN], capture_output=True, text=True, check=True)
     assert ran.stdout == "False\n"
+
+
+def children() -> set[int]:
+    """Of this process."""
+    found = set()
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, _, rest = stat.read_text().partition(" ")
+        except OSError:
+            continue
+        if int(rest.rpartition(")")[2].split()[1]) == os.getpid():
+            found.add(int(pid))
+    return found
+
+
+@pytest.mark.parametrize("parked", [True, False])
+async def test_a_call_that_is_cancelled_anywhere_leaves_nothing(
+    open_servers: Any, tools: Any, cancel_at_step: Any, parked: bool
+) -> None:
+    """From the wait for the first process to its answer; the next call gets another, and all end with the server."""
+    before, cuts = children(), 0
+    async with open_servers((tools.Apart, "env", BOUNDS)) as gym:
+        call = await session_of(gym)
+        for step in range(2, 30):
+            with cancel_at_step(step, parked=parked) as cancelled:
+                assert (await call("act", what="text")).json() == "fine"
+            if not cancelled.scope.cancelled_caught:
+                break
+            cuts += 1
+        assert (await call("act", what="text")).json() == "fine"
+    assert cuts >= 3
+    assert children() == before
