@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +17,19 @@ __all__ = ["Calendar", "grade", "list_in", "minutes_of"]
 
 # What comes after each part of a list: whatever is between is no bracket, or stands in braces.
 _PARTS = ("{", "}", "]")
+
+GENERATED = 20  # rows made from a plan, after those that were written
+_OPEN, _CLOSE, _STEP = 9 * 60, 17 * 60, 15
+_DURATIONS = (15, 30, 45, 60, 90)
+_EVENTS = (
+    *("Budget talk", "Call with Ines", "Code review", "Dentist", "Interview", "Lunch with Omar", "Physiotherapy"),
+    *("Planning", "Rehearsal", "Site visit", "Stand-up", "Supplier call", "Team photo", "Walk", "Workshop"),
+)
+_SYSTEM = (
+    "You keep the user's calendar for one day, from 9am to 5pm. After each message answer with the whole calendar as a "
+    "JSON list of events with event_id (from 0), event_name, start_time (HH:MM, 24 hours) and duration in minutes. No "
+    "two events may overlap."
+)
 
 
 class Calendar(ResourcesServer):
@@ -34,7 +49,9 @@ class Calendar(ResourcesServer):
 
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        return packaged_rows("calendar")
+        yield from packaged_rows("calendar")
+        for number in range(GENERATED):
+            yield _row(random.Random(f"calendar:{number}"))
 
     async def verify(self, session: Session, request: RequestBody) -> dict[str, Any]:
         reason = grade(_last_text(request.response), request.get("exp_cal_state") or {})
@@ -156,3 +173,59 @@ def minutes_of(time: str) -> int:
     clock, _, minute = time.replace(half, "").partition(":")
     hour = int(clock)
     return (0 if hour == 12 else hour * 60) + int(minute or 0) + (720 if half == "pm" else 0)
+
+
+def _row(rng: random.Random) -> dict[str, Any]:
+    """A day that can be kept: what is wished for each event holds in one plan."""
+    count = rng.randint(2, 5)
+    durations = [rng.choice(_DURATIONS) for _ in range(count)]
+    spare = (_CLOSE - _OPEN - sum(durations)) // _STEP
+    gaps = sorted(rng.randint(0, spare) * _STEP for _ in range(count))
+    starts = [_OPEN + gap + sum(durations[:place]) for place, gap in enumerate(gaps)]
+    places = rng.sample(range(count), count)  # in the order in which they are asked for
+    names = rng.sample(_EVENTS, count)
+    events = [
+        {"event_id": number, "event_name": name, "start_time": _digital(starts[place]), "duration": durations[place]}
+        for number, (name, place) in enumerate(zip(names, places, strict=True))
+    ]
+    wishes = [_wish(rng, starts[place], starts[place] + durations[place]) for place in places]
+    first = rng.randint(1, count)  # the rest comes in a second message
+    messages = [{"role": "system", "content": _SYSTEM}, _asking(events[:first], wishes[:first])]
+    if first < count:
+        kept = {"role": "assistant", "content": json.dumps(events[:first])}
+        messages += [kept, _asking(events[first:], wishes[first:])]
+    expected = {
+        str(event["event_id"]): {
+            "event_id": event["event_id"],
+            "duration": event["duration"],
+            "constraint": wish,
+            "min_time": _digital(_OPEN),
+            "max_time": _digital(_CLOSE),
+        }
+        for event, wish in zip(events, wishes, strict=True)
+    }
+    return {"responses_create_params": {"input": messages}, "exp_cal_state": expected}
+
+
+def _asking(events: Iterable[Mapping[str, Any]], wishes: Iterable[str | None]) -> dict[str, str]:
+    wanted = [
+        f"- {event['event_name']}, {event['duration']} minutes, {wish or 'at any time'}"
+        for event, wish in zip(events, wishes, strict=True)
+    ]
+    return {"role": "user", "content": "\n".join(["Please put this into my calendar:", *wanted])}
+
+
+def _wish(rng: random.Random, start: int, end: int) -> str | None:
+    earlier = max(_OPEN, start - rng.randint(0, 4) * _STEP)
+    later = min(_CLOSE, end + rng.randint(0, 4) * _STEP)
+    before, after = f"before {_spoken(later)}", f"after {_spoken(earlier)}"
+    return rng.choice((f"at {_spoken(start)}", before, after, f"between {_spoken(earlier)} and {_spoken(later)}", None))
+
+
+def _digital(minutes: int) -> str:
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _spoken(minutes: int) -> str:
+    hour, minute = divmod(minutes, 60)
+    return f"{(hour - 1) % 12 + 1}{f':{minute:02}' if minute else ''}{'am' if hour < 12 else 'pm'}"

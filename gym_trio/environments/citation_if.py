@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import attrs
 
 from ..servers import RequestBody, ResourcesServer, Session
+from ._cited_facts import FACTS, UNKNOWN
 from ._packaged import packaged_rows
 from ._reply import text_parts
 
 __all__ = ["CitationIf", "Form", "judge_citations"]
+
+GENERATED = 24  # rows made by chance, after those that were written; each form comes twice
 
 _ATTEMPT = re.compile(r"citation_[A-Za-z0-9_:]+", re.IGNORECASE)
 _OPENING, _CLOSING = re.compile(r"<cite\b", re.IGNORECASE), re.compile(r"</cite\s*>", re.IGNORECASE)
@@ -22,27 +26,33 @@ _USUAL_IDS = {"full_source": r"citation_[0-9]+", "snippet": r"citation_[0-9]+:sn
 
 @attrs.frozen
 class Form:
-    """How a citation is written: what stands around its ids; ``claims`` says that the claim is inside."""
+    """How a citation is written: what stands around its ids; ``claims`` says that the claim is inside.
+
+    ``shown`` is one for ID, as a row tells of it.
+    """
 
     before: str
     after: str
+    shown: str
     several: bool = False  # ids separated by commas
     tagged: bool = False  # <cite> and </cite> must be in balance
     claims: bool = False
 
 
 FORMS: Mapping[str, Form] = {
-    "cite_xml": Form("<cite>", "</cite>", several=True, tagged=True),
-    "ascii_brackets": Form(r"\[", r"\](?!\()"),
-    "claim_wrap_xml": Form('<cite index="', '">(.*?)</cite>', several=True, tagged=True, claims=True),
-    "fullwidth_brackets": Form("【", "】"),
-    "ref_colon": Form(r"\[ref:", r"\]"),
-    "double_angle": Form("<<", ">>"),
-    "web_brackets": Form(r"\[web:", r"\]"),
-    "paren_part": Form(r"\(", r"\)"),
-    "markdown_footnote": Form(r"\[\^", r"\]"),
-    "curly_double": Form(r"\{\{", r"\}\}"),
-    "angle_pipe": Form(r"<ref\|", ">"),
+    "cite_xml": Form("<cite>", "</cite>", "<cite>ID</cite>", several=True, tagged=True),
+    "ascii_brackets": Form(r"\[", r"\](?!\()", "[ID]"),
+    "claim_wrap_xml": Form(
+        '<cite index="', '">(.*?)</cite>', '<cite index="ID">claim</cite>', several=True, tagged=True, claims=True
+    ),
+    "fullwidth_brackets": Form("【", "】", "【ID】"),
+    "ref_colon": Form(r"\[ref:", r"\]", "[ref:ID]"),
+    "double_angle": Form("<<", ">>", "<<ID>>"),
+    "web_brackets": Form(r"\[web:", r"\]", "[web:ID]"),
+    "paren_part": Form(r"\(", r"\)", "(ID)"),
+    "markdown_footnote": Form(r"\[\^", r"\]", "[^ID]"),
+    "curly_double": Form(r"\{\{", r"\}\}", "{{ID}}"),
+    "angle_pipe": Form(r"<ref\|", ">", "<ref|ID>"),
 }
 
 
@@ -64,7 +74,9 @@ class CitationIf(ResourcesServer):
 
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        return packaged_rows("citation_if")
+        yield from packaged_rows("citation_if")
+        for number in range(GENERATED):
+            yield _row(random.Random(f"citation_if:{number}"), number)
 
     @classmethod
     def row_problems(cls, row: Mapping[str, Any]) -> Iterable[str]:
@@ -143,3 +155,35 @@ def _without(text: str, spans: Sequence[re.Match[str]], *, keep_claims: bool = F
         for place in (*range(match.start(), start), *range(end, match.end())):
             signs[place] = " "
     return "".join(signs)
+
+
+def _row(rng: random.Random, number: int) -> dict[str, Any]:
+    grammar = list(FORMS)[number % len(FORMS)]
+    known = rng.sample(FACTS, rng.randint(3, 6))
+    snippets = number % 2 == 1
+    ids = [f"citation_{n}" for n in rng.sample(range(1, 30), len(known))]
+    ids = [f"{each}:snippet_{rng.randint(1, 9)}" for each in ids] if snippets else ids
+    sources = "\n".join(f"{each}: {sentence}" for each, (_, sentence) in zip(ids, known, strict=True))
+    verifier: dict[str, Any] = {
+        "type": "citation_if",
+        "grammar": grammar,
+        "id_kind": "snippet" if snippets else "full_source",
+    }
+    verifier |= {"valid_id_set": ids}
+    if number % 6 == 5:
+        asked = f"{rng.choice(UNKNOWN)} The sources do not help; cite none."
+        verifier |= {"mode": "no_cite", "expected_ids": None}
+    else:
+        places = rng.sample(range(len(known)), rng.randint(1, 2))
+        how = "Wrap each claim with its source as" if FORMS[grammar].claims else "Put the source after each claim as"
+        questions = " ".join(known[place][0] for place in places)
+        asked = f"{questions} {how} {FORMS[grammar].shown}. Cite nothing else."
+        expected = [ids[place] for place in places]
+        verifier |= {
+            "mode": "cite",
+            "expected_ids": expected,
+            "expected_slack": 0,
+            "min_valid_citations": len(expected),
+        }
+    prompt = f"Sources:\n{sources}\n\n{asked}"
+    return {"responses_create_params": {"input": [{"role": "user", "content": prompt}]}, "verifier": verifier}

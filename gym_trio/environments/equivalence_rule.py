@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,9 +12,12 @@ import attrs
 import trio
 
 from ..servers import RequestBody, ResourcesServer, Session, output_text
+from ._haystack import vocabulary
 from ._packaged import packaged_rows
 
 __all__ = ["EquivalenceRule", "EquivalenceRuleSettings", "GradingRule", "score"]
+
+GENERATED = 20  # rows made by chance, after those that were written
 
 _PREFIX = 10
 _PREFIX_WEIGHT = 0.15
@@ -46,7 +50,9 @@ class EquivalenceRule(ResourcesServer):
 
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        return packaged_rows("equivalence_rule")
+        yield from packaged_rows("equivalence_rule")
+        for number in range(GENERATED):
+            yield _row(random.Random(f"equivalence_rule:{number}"), number)
 
     async def verify(self, session: Session, request: RequestBody) -> dict[str, Any]:
         rule: GradingRule = self.settings.grading_rule
@@ -73,3 +79,26 @@ def _even(text: str) -> str:
 
 def _ratio(first: str, second: str) -> float:
     return difflib.SequenceMatcher(None, first, second).ratio()
+
+
+def _row(rng: random.Random, number: int) -> dict[str, Any]:
+    words = rng.sample(vocabulary(), rng.randint(4, 8))
+    one, other = rng.choice(words), rng.choice(vocabulary())
+    asked, answer = (
+        ("Write these words in reverse order", words[::-1]),
+        ("Write these words in alphabetical order", sorted(words)),
+        ("Write every second of these words, beginning with the first", words[::2]),
+        (f"Write these words without '{one}'", [word for word in words if word != one]),
+        (f"Write these words with '{other}' in place of '{one}'", [other if word == one else word for word in words]),
+        ("Write these words with the last moved to the front", words[-1:] + words[:-1]),
+        ("Write the last letter of each of these words", [word[-1] for word in words]),
+        ("Write each of these words backwards, in the order given", [word[::-1] for word in words]),
+    )[number % 8]
+    question = f"{asked}, separated by single blanks: {' '.join(words)}"
+    return {
+        "responses_create_params": {"input": [{"role": "user", "content": f"{question}\nAnswer with the text alone."}]},
+        "question": question,
+        "expected_answer": " ".join(answer),
+        "source": "own",
+        "hashid": f"words-{number}",
+    }

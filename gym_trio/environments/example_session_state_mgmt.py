@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
 from ..errors import RequestRefused
-from ..servers import RequestBody, ResourcesServer, tool
+from ..servers import RequestBody, ResourcesServer, tool, tools_of
 from ._packaged import packaged_rows
 
 __all__ = ["Counter", "SessionStateManagement"]
+
+GENERATED = 18  # rows made by chance, after those that were written
 
 
 @attrs.define
@@ -36,7 +39,10 @@ class SessionStateManagement(ResourcesServer):
 
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-        return packaged_rows("example_session_state_mgmt")
+        yield from packaged_rows("example_session_state_mgmt")
+        tools = [tool.definition for tool in tools_of(cls).values()]
+        for number in range(GENERATED):
+            yield _row(random.Random(f"example_session_state_mgmt:{number}"), tools)
 
     async def seed_session(self, session: Counter, row: RequestBody) -> None:
         initial = row.get("initial_count", 0)
@@ -57,3 +63,12 @@ class SessionStateManagement(ResourcesServer):
 
     async def verify(self, session: Counter, request: RequestBody) -> float:
         return float(session.count == request.get("expected_count"))
+
+
+def _row(rng: random.Random, tools: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    initial = rng.randint(-20, 200)
+    steps = [rng.choice((-1, 1, 1)) * rng.randint(1, 60) for _ in range(rng.randint(1, 6))]
+    told = ", then ".join(f"{'lower' if step < 0 else 'raise'} it by {abs(step)}" for step in steps)
+    prompt = f"There is a counter. Please {told}. To lower it, add a negative number. Then tell me its value."
+    given = {"input": [{"role": "user", "content": prompt}], "tools": list(tools)}
+    return {"responses_create_params": given, "initial_count": initial, "expected_count": initial + sum(steps)}
