@@ -21,6 +21,7 @@ from ._load import load_config
 from ._names import nearest, suggestion
 from ._records import BLOCK_KEYS, SERVER_TYPES, GymConfig, ServerBlock
 from ._redact import is_secret_name, redact, redact_text, secrets_in
+from ._routes import route_problem
 from ._run import ACCEPTED_ELSEWHERE, HeadServer, RunSettings, Skills, TokenIdCapture
 from ._structure import structure
 from ._validators import (
@@ -63,6 +64,7 @@ __all__ = [
     "read_yaml",
     "redact",
     "redact_text",
+    "route_problem",
     "secrets_in",
     "structure",
     "suggestion",

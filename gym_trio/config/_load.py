@@ -18,6 +18,7 @@ from ._layers import Layer, dotted, merge, origin
 from ._names import nearest, suggestion
 from ._overrides import COMMAND_LINE, Override, Verb, parse_override
 from ._records import SERVER_TYPES, GymConfig, ServerBlock, error_elsewhere
+from ._routes import check_routes
 from ._run import ACCEPTED_ELSEWHERE, RunSettings
 from ._structure import structure
 
@@ -191,6 +192,7 @@ def _validated(content: dict[str, Any], layers: list[Layer], *, known: set[str])
         settings[name] = value
     check_references(tuple(blocks), layers)
     run = _run_settings(settings, layers)
+    check_routes(run, tuple(blocks), layers)
     warnings += block_warnings(tuple(blocks))
     warnings += _shutdown_warnings(run, blocks)
     files = tuple(dict.fromkeys(layer.name for layer in layers if layer.name and layer.name != COMMAND_LINE))

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from .. import telemetry
-from ..config import GymConfig, suggestion
+from ..config import GymConfig, route_problem, suggestion
 from ..errors import Delivery, FailureKind, RolloutFailure, RowError, Stage
 from ..http import Response, ServerClient
 from ..rollouts import RolloutAttempt, RolloutStream, open_rollout_stream
@@ -175,6 +175,10 @@ class Gym:
         """The server that ``row`` is posted to: the environment server that it names, else its agent."""
         server = row.get(ENVIRONMENT_SERVER)
         if server in self.client.server_names:
+            blocks = self.config.servers if self.config is not None else ()
+            block = next((block for block in blocks if block.name == server), None)
+            if block is not None and block.server_type != "environment_servers":
+                raise RowError(f"{ENVIRONMENT_SERVER}: {route_problem(block, blocks)}")
             return str(server)
         # A row that was recorded elsewhere names the environment server of that place; here its agent takes it.
         return self.agent_for(row, agent)

@@ -121,6 +121,54 @@ def test_a_reference_to_a_server_that_is_not_there_is_refused(refuse, reference,
     assert says in str(error)
 
 
+SHOP = {
+    "shop": {"resources_servers": {"shop": {}}},
+    "buyer": {
+        "responses_api_agents": {"simple_agent": {"resources_server": {"type": "resources_servers", "name": "shop"}}}
+    },
+}
+FRONT = {"legacy_agent": {"agent_server": {"type": "responses_api_agents", "name": "buyer"}}}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "keys", "key", "says"),
+    [
+        (
+            SHOP,
+            {"environment_server_routes": {"books:train": "shop"}},
+            "environment_server_routes.books:train",
+            "'shop' is one of resources_servers, and rows go through one of environment_servers only, of which the "
+            "configuration has none: add shop_env: {environment_servers: {legacy_agent: {agent_server: {type: "
+            "responses_api_agents, name: buyer}}}} and name that",
+        ),
+        (
+            {**SHOP, "front": {"environment_servers": FRONT}, "other": {"environment_servers": {"legacy_agent": {}}}},
+            {"environment_server_name": "shop"},
+            "environment_server_name",
+            "environment_servers only: write 'front'",
+        ),
+        (
+            {**SHOP, "other": {"environment_servers": {"legacy_agent": {}}}},
+            {"environment_server_name": "buyer"},
+            "environment_server_name",
+            "'buyer' is one of responses_api_agents, and rows go through one of environment_servers only: write 'oth",
+        ),
+    ],
+)
+def test_rows_sent_through_a_server_that_is_none_for_episodes_are_refused(refuse, blocks, keys, key, says):
+    """The error has the key, the server, what the server is, and what to write instead."""
+    error = refuse({**blocks, **keys})
+    assert error.key == key
+    assert says in str(error)
+
+
+def test_rows_may_go_through_an_environment_server_or_one_that_is_elsewhere(load):
+    """A right name is taken, and so is one that no block has: it may be known to a head server."""
+    blocks = {**SHOP, "front": {"environment_servers": FRONT}}
+    assert load({**blocks, "environment_server_routes": {"t": "front"}}).run.environment_server_routes == {"t": "front"}
+    assert load({**blocks, "environment_server_name": "elsewhere"}).run.environment_server_name == "elsewhere"
+
+
 def test_references_are_found_at_any_depth_and_other_mappings_are_not_taken_for_them(load, refuse):
     """A list of references is checked; a dataset or a tool, which have a type and a name too, is not."""
     tools = [{"type": "function", "name": "f"}, {"type": "example", "name": "shop"}]

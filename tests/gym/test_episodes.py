@@ -66,6 +66,15 @@ async def test_a_row_that_was_recorded_behind_another_environment_server_goes_to
         assert "reward" in (await rollouts.receive()).unwrap()[1]
 
 
+async def test_a_row_that_names_a_server_of_another_kind_is_told_so(scripted: Any, saying: Any) -> None:
+    """The error has the row's key, the server, what the server is, and what to write."""
+    config = scripted("mcqa", [[saying("\\boxed{B}")]])
+    row = {**next(iter(MultipleChoice.rows({}))), "_ng_environment_server": "mcqa"}
+    async with gym_trio.open_gym(config) as gym, gym.run_examples([row]) as rollouts:
+        with pytest.raises(gym_trio.RowError, match=r"_ng_environment_server: 'mcqa' is one of resources_servers"):
+            await rollouts.receive()
+
+
 def test_a_row_becomes_an_episode() -> None:
     """Its own task id, else one of the server's; the attempt apart from the rollout; data without the run's keys."""
     row = {
