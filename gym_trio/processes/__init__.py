@@ -12,6 +12,7 @@
 ``_sandbox``        `open_sandbox`, `Sandbox`: commands with limits in a directory of their own
 ``_sandbox_run``    one command: its pipes, its bounds, its end; ``_sandbox_launcher`` confines it from inside
 ``_sandbox_files``  paths that cannot leave the directory, and its removal
+``_fork``           `fork_kept`: a fork of this process, of which nothing stays
 ``_sweep``          what is done when the warden and all keepers are killed at once
 ``warden/``         the program that is the parent of the servers
 ==================  =====================================================================================
@@ -19,6 +20,7 @@
 
 from __future__ import annotations
 
+from ._fork import KeptFork, fork_kept
 from ._ports import bind_port, check_port_free, find_port_holder
 from ._process import READY_FD, ManagedProcess, ServerState
 from ._report import ServerExit, StopReport
@@ -28,6 +30,7 @@ from ._supervisor import Supervisor, open_supervisor
 __all__ = [
     "READY_FD",
     "ExecResult",
+    "KeptFork",
     "ManagedProcess",
     "Sandbox",
     "SandboxLimits",
@@ -38,6 +41,7 @@ __all__ = [
     "bind_port",
     "check_port_free",
     "find_port_holder",
+    "fork_kept",
     "open_sandbox",
     "open_supervisor",
 ]

@@ -113,7 +113,8 @@ class ResourcesServer(Server):
         ``async def`` runs on the server's loop and must not block. A plain ``def`` may: it runs in a process from a
         small pool, with a copy of ``session`` (what it changes there is lost) on an instance of its own of the class,
         made from ``name`` and ``config``. Whatever it does there, hang, crash, take memory, fails its rollout alone.
-        A class made inside a function is forked for each verification instead. See `EnvironmentLimits` for the bounds.
+        A class made inside a function is forked for each verification instead; what that leaves running ends with it.
+        See `EnvironmentLimits` for the bounds.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define verify")
 

@@ -36,9 +36,11 @@ def tool(method: F | None = None, *, isolated: bool | None = None) -> F | Callab
     from a small pool. Whatever it does there, hang, crash, end its process, take memory, fails its rollout alone. It
     works on a copy of the session's state, which pickle must be able to carry, and on an instance of its own of the
     class, made from ``name`` and ``config``: what it has changed in the state comes back, what it has changed on
-    ``self`` does not. While it runs, the other tools of that session wait. ``isolated=True`` treats an ``async def``
-    so; ``isolated=False`` runs a plain one in a thread of the server, on the state itself and beside the others, where
-    a crash (``os._exit``, a fault in C) takes the server and all of its rollouts along and a hang cannot be ended.
+    ``self`` does not. Programs that it leaves running end with the server; those of a class made inside a function,
+    whose calls are forked one by one, with the call. While it runs, the other tools of that session wait.
+    ``isolated=True`` treats an ``async def`` so; ``isolated=False`` runs a plain one in a thread of the server, on the
+    state itself and beside the others, where a crash (``os._exit``, a fault in C) takes the server and all of its
+    rollouts along and a hang cannot be ended.
 
     **Errors**: `ToolError` raised inside goes to the model; anything else fails the rollout.
     """

@@ -58,7 +58,7 @@ def serve_one(link: socket.socket, server: Any, job: Job) -> None:
 def confine(parent: int, memory_bytes: int) -> None:
     """Die with the process that started this one, take no more than ``memory_bytes``, and leave no core file."""
     if sys.platform == "linux":
-        # It fires when the thread that forked ends, which is the one that runs trio: then nobody waits any more.
+        # It fires when the thread that forked ends; each of the parents forks in the one that lives as long as it does.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)

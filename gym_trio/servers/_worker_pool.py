@@ -77,9 +77,12 @@ class WorkerPool:
             if self._closed:
                 raise RolloutFailure(FailureKind.SHUTDOWN, "the server is shutting down", stage=job.stage)
             keep = False
-            process = self._add(fork_worker(self.server, job, self.memory_bytes)) if question is None else None
+            process: WorkerProcess | None = None
             try:
-                process = process or await self._obtain()
+                if question is None:
+                    process = self._add(fork_worker(self.server, job, self.memory_bytes))
+                else:
+                    process = await self._obtain()
                 answer = await self._ask(process, question, job)
                 keep = question is not None and not answer.get("retire")
             except WorkerFailed as error:

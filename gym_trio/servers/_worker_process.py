@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import pickle
 import signal
 import socket
 import sys
-import threading
-import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
@@ -27,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerProcess", "fork_worker", "start_worker"]
 
-REAP_SECONDS = 5.0
 EXIT_SECONDS = 1.0
 ANSWER_BYTES = 256 * 2**20
 
@@ -67,34 +62,6 @@ class Supervised:
 
     async def end(self) -> None:
         await self.home.end(self.process)
-
-
-@attrs.frozen(eq=False)
-class Forked:
-    """The life of a fork of this process. Of what it starts, `end` reaches its own process group alone."""
-
-    pid: int
-
-    @property
-    def returncode(self) -> int | None:
-        return self._status(os.WNOHANG)
-
-    def _status(self, flags: int = 0) -> int | None:
-        exited = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | flags)
-        if exited is None:
-            return None
-        return exited.si_status if exited.si_code == os.CLD_EXITED else -exited.si_status
-
-    async def wait(self) -> None:
-        await trio.to_thread.run_sync(self._status, abandon_on_cancel=True)
-
-    async def end(self) -> None:
-        # Not reaped yet, so neither the id nor the group can be anyone else's.
-        for kill in (os.killpg, os.kill):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                kill(self.pid, signal.SIGKILL)
-        with trio.move_on_after(REAP_SECONDS, shield=True):
-            await trio.to_thread.run_sync(os.waitpid, self.pid, 0, abandon_on_cancel=True)
 
 
 @attrs.define(eq=False)
@@ -189,43 +156,25 @@ async def start_worker(server: Any, home: WorkerHome, memory_bytes: int) -> tupl
 def fork_worker(server: Any, job: Job, memory_bytes: int) -> WorkerProcess:
     """Carry one job out in a fork: for a class that another process could not import, such as one made in a function.
 
-    The fork has this process's memory as it is, so nothing is copied or started; it keeps none of its descriptors. The
-    kernel ends it with the thread that forked, which is the loop's.
+    The fork has this process's memory as it is, so nothing is copied; it keeps none of its descriptors.
+
+    **Errors**: `WorkerFailed` when there can be no process.
     """
-    parent = os.getpid()
+    from ..processes import fork_kept  # here, for most servers never need it
+
     ours, theirs = socket.socketpair()
-    with warnings.catch_warnings():
-        # Newer Pythons warn of threads, which do not live on in the fork. What runs there takes no lock of theirs.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        _in_fork(parent, theirs, server, job, memory_bytes)
-    theirs.close()
-    return WorkerProcess(Forked(pid), _stream(ours))
 
+    def work() -> None:
+        confine(os.getppid(), memory_bytes)
+        serve_one(theirs, server, job)
 
-def _in_fork(parent: int, link: socket.socket, server: Any, job: Job, memory_bytes: int) -> None:
-    try:
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        _close_all_but(link.fileno())
-        confine(parent, memory_bytes)
-        # A thread of its own: this one still passes for one that runs trio.
-        thread = threading.Thread(target=serve_one, args=(link, server, job))
-        thread.start()
-        thread.join()
-    finally:
-        os._exit(0)
-
-
-def _close_all_but(kept: int) -> None:
-    # What is printed goes to the log, also where the server has put another file in place of these two.
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), line_buffering=True)
-    os.closerange(3, kept)
-    os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+    with theirs:
+        try:
+            fork = fork_kept(work, theirs)
+        except OSError as error:
+            ours.close()
+            raise WorkerFailed(f"could not be started: {error.strerror}") from None
+    return WorkerProcess(fork, _stream(ours))
 
 
 def _stream(link: socket.socket) -> trio.SocketStream:

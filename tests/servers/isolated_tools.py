@@ -77,9 +77,14 @@ class Apart(ResourcesServer):
     @tool
     def leave_a_daemon(self, session: Shelf, note: str) -> str:
         """Start a program that has left the process group and whose parent has ended, with the tool's own output."""
-        start = f"import os; os.fork() and os._exit(0); os.setsid(); {NOTE_AND_SLEEP}"
-        subprocess.run([sys.executable, "-c", start, note], check=True)
+        leave_a_daemon(note)
         return "left"
+
+    @tool
+    def leave_a_daemon_and(self, session: Shelf, note: str, what: str) -> Any:
+        """Start such a program, and do what is asked."""
+        leave_a_daemon(note)
+        return ACTS[what](session)
 
     @tool(isolated=True)
     async def spoil(self, session: Shelf, name: str) -> str:
@@ -116,6 +121,13 @@ class Apart(ResourcesServer):
 NOTE_AND_SLEEP = "import sys, time; open(sys.argv[1], 'a').write(f'{os.getpid()}\\n'); time.sleep(600)"
 
 
+def leave_a_daemon(note: str) -> None:
+    start = f"import os; os.fork() and os._exit(0); os.setsid(); {NOTE_AND_SLEEP}"
+    subprocess.run([sys.executable, "-c", start, note], check=True)
+    while not (os.path.exists(note) and os.path.getsize(note)):
+        time.sleep(0.005)
+
+
 def raise_it(session: Shelf) -> None:
     raise ZeroDivisionError("bang")
 
@@ -143,6 +155,11 @@ def kill(session: Shelf) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def kill_parent(session: Shelf) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+
+
 def fault(session: Shelf) -> None:
     ctypes.string_at(0)
 
@@ -168,6 +185,7 @@ ACTS: dict[str, Any] = {
     "exit": exit_hard,
     "exit_softly": exit_softly,
     "kill": kill,
+    "kill_parent": kill_parent,
     "fault": fault,
     "eat": eat,
     "smuggle": smuggle,

@@ -232,6 +232,7 @@ def test_a_plain_tool_is_isolated_unless_it_is_told_otherwise(tools: Any) -> Non
     assert {name: one.isolated for name, one in found.items()} == {
         "act": True,
         "leave_a_daemon": True,
+        "leave_a_daemon_and": True,
         "put": True,
         "spoil": True,
         "look": False,
@@ -333,37 +334,88 @@ async def test_what_a_tool_leaves_running_ends_with_the_server(open_servers: Any
     assert not alive(pid)
 
 
+async def test_what_a_tool_of_a_local_class_leaves_running_ends_with_its_call(
+    open_servers: Any, tools: Any, tmp_path: Any
+) -> None:
+    """Its process is made for one call, and all that comes of it goes with it, whatever group or parent it has."""
+    note = tmp_path / "pid"
+    async with open_servers((local_class(), "env", BOUNDS)) as gym:
+        call = await session_of(gym)
+        assert (await call("leave_a_daemon", note=str(note))).json() == "left"
+        assert not alive(int(note.read_text()))
+
+
+@pytest.mark.parametrize("what", ["hang", "exit", "kill", "kill_parent"])
+async def test_a_local_class_whose_tool_fails_leaves_no_descendant(
+    open_servers: Any, tools: Any, tmp_path: Any, what: str
+) -> None:
+    """It overruns, ends or kills its process, or the one that keeps it: the failure comes when nothing is left."""
+    note = tmp_path / "pid"
+    before = children()
+    async with open_servers((local_class(), "env", {**BOUNDS, "tool_timeout_seconds": 3})) as gym:
+        call = await session_of(gym)
+        response = await call("leave_a_daemon_and", note=str(note), what=what)
+        assert response.status == 500
+        assert response.json()["failure"]["stage"] == "agent"
+        assert not alive(int(note.read_text()))
+        assert (await call("act", what="text")).json() == "fine"
+    assert children() == before
+
+
+async def test_a_cancelled_call_of_a_local_class_leaves_no_descendant(
+    open_servers: Any, tools: Any, tmp_path: Any
+) -> None:
+    """When the caller is back, the program that had left the group and lost its parent is gone."""
+    note = tmp_path / "pid"
+    before = children()
+    async with open_servers((local_class(), "env", BOUNDS)) as gym:
+        call = await session_of(gym)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: call("leave_a_daemon_and", note=str(note), what="hang"))
+            pid = await trio.to_thread.run_sync(noted, note)
+            assert alive(pid)
+            nursery.cancel_scope.cancel()
+        assert not alive(pid)
+    assert children() == before
+
+
 PROGRAM = """
 import sys, trio
 sys.path.insert(0, sys.argv[1])
 import isolated_tools
 from gym_trio.http import MemoryTransport, ServerClient, open_lifespan
 
+def make(kind):
+    class Local(isolated_tools.Apart):
+        pass
+
+    return Local if kind == "local" else isolated_tools.Apart
+
 async def main():
-    server = isolated_tools.Apart(name="env")
+    server = make(sys.argv[3])(name="env")
     async with open_lifespan(server.app):
         client = ServerClient({"env": (MemoryTransport(server.app), "http://env")})
         cookies = (await client.post("env", "/seed_session", json={})).cookies()
-        await client.post("env", "/leave_a_daemon", json={"note": sys.argv[2]}, cookies=cookies)
-        print("left", flush=True)
-        await trio.sleep_forever()
+        await client.post("env", "/leave_a_daemon_and", json={"note": sys.argv[2], "what": "hang"}, cookies=cookies)
 
 if __name__ == "__main__":
     trio.run(main)
 """
 
 
-def test_what_a_tool_leaves_running_ends_with_a_killed_program(tmp_path: Any) -> None:
+@pytest.mark.parametrize("which", ["importable", "local"])
+def test_what_a_tool_leaves_running_ends_with_a_killed_program(tmp_path: Any, which: str) -> None:
     """SIGKILL of the program that has the server in memory; nobody holds its output open afterwards either."""
     program, note = tmp_path / "program.py", tmp_path / "pid"
     program.write_text(PROGRAM)
-    command = [sys.executable, str(program), str(HERE), str(note)]
+    command = [sys.executable, str(program), str(HERE), str(note), which]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
-        assert running.stdout.readline() == b"left\n"
+        pid = noted(note)
+        assert alive(pid)
         running.kill()
         assert running.stdout.read() == b""
-    assert gone(noted(note))
+    assert gone(pid)
 
 
 LEAN = """

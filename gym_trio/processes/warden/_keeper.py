@@ -41,7 +41,7 @@ class Keeper:
     death) and the owner's end all mean: kill at once.
     """
 
-    def __init__(self, channel: Channel, lifeline: int, owner: int | None, token: str) -> None:
+    def __init__(self, channel: Channel, lifeline: int | None, owner: int | None, token: str) -> None:
         self._channel = channel
         self._lifeline = lifeline
         self._owner = owner
@@ -58,10 +58,16 @@ class Keeper:
         self._reaped: list[int] = []
         self._waiter = Waiter()
         self._watched = {fd for fd in (channel.fileno(), lifeline, owner) if fd is not None}
+        _kernel.adopt_orphans()
+
+    def adopt(self, pid: int) -> None:
+        """Take a child that runs already for the server, in place of one that a request would start."""
+        self._server = pid
+        self._server_is_there = True
+        self._phase = Phase.RUNNING
 
     def run(self) -> None:
         """Return when nothing of the server is left."""
-        _kernel.adopt_orphans()
         _kernel.name_this_process("gym-keeper")
         for fd in self._watched:
             self._waiter.watch(fd)
