@@ -10,7 +10,7 @@
 ``_extras``            intervals, pass@k and warnings beside the contract's keys
 ``_perf``              ``ng_perf`` of a rollout and its summary
 ``_profile``           `profile`: the reward of each task
-``_compare``           `compare` two runs; ``_flips`` tasks, ``_report`` JSON and Markdown
+``_compare``           `compare` two runs, ``_tasks`` in columns; ``_flips`` of them, ``_report`` JSON and Markdown
 ``_health``            `HealthChecker`: ``_evidence`` of a rollout, ``_checks``, ``_digests``, ``_quality`` of a run
 ``_live``              `RunningReward` while a run goes on
 =====================  ====================================================================================

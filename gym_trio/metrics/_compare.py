@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+import itertools
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from ..errors import UsageError
-from ._aggregate import aggregate_responses
-from ._flips import SHOWN_EACH_WAY, FlipSummary, Group, flip_summary, groups_by_task
+from ..errors import RowError, UsageError
+from ._aggregate import Aggregator
+from ._flips import SHOWN_EACH_WAY, FlipSummary, flip_summary
 from ._intervals import PairedDifference, paired_bootstrap, welch
 from ._names import ACROSS_REPEATS, is_primary_metric
 from ._numbers import as_number
-from ._rows import AGENT_REF, TaskIndex
+from ._rows import AGENT_REF
+from ._tasks import TaskScores
 
 Entry = Mapping[str, Any]
+
+_PART = 1 << 15  # so many numbers are sorted at once, so that there are never millions of float objects
 
 
 @attrs.frozen
@@ -84,9 +90,17 @@ class Comparison:
     skipped_agents: dict[str, list[str]]
 
 
+@attrs.frozen
+class _Side:
+    """What is kept of an entry: all of it but its tasks, and of these their scores."""
+
+    entry: Entry
+    tasks: TaskScores
+
+
 def compare(
-    baseline: Sequence[Entry],
-    candidate: Sequence[Entry],
+    baseline: Iterable[Entry],
+    candidate: Iterable[Entry],
     *,
     agent: str | None = None,
     baseline_agent: str | None = None,
@@ -100,6 +114,9 @@ def compare(
     ``baseline_agent`` and ``candidate_agent`` choose one on their side, ``agent`` one on both; by default every agent
     that both runs have. An entry without ``repeat_level_metrics`` gets them from its rollout infos.
 
+    The entries of the one run are let go before the other's are taken. An entry's ``group_level_metrics`` may be
+    anything that can be gone through again; a million of them need not be in memory.
+
     **Errors**: `UsageError` when there is nothing to compare: an agent that a run does not have, no agent in common,
     no metric in common.
     """
@@ -111,14 +128,13 @@ def compare(
         if (missing := sorted(side.keys() - set(chosen)))
     }
     comparisons = tuple(
-        _compare_agent(pair, (_whole(sides[0][pair[0]]), _whole(sides[1][pair[1]])), flips_shown, seed)
-        for pair in pairs
+        _compare_agent(pair, (sides[0][pair[0]], sides[1][pair[1]]), flips_shown, seed) for pair in pairs
     )
     return Comparison(labels, comparisons, skipped)
 
 
-def _by_agent(entries: Sequence[Entry], label: str) -> dict[str, Entry]:
-    found: dict[str, Entry] = {}
+def _by_agent(entries: Iterable[Entry], label: str) -> dict[str, _Side]:
+    found: dict[str, _Side] = {}
     for entry in entries:
         ref = entry.get(AGENT_REF) if isinstance(entry, Mapping) else None
         name = ref.get("name") if isinstance(ref, Mapping) else None
@@ -127,14 +143,17 @@ def _by_agent(entries: Sequence[Entry], label: str) -> dict[str, Entry]:
         server = entry.get("_ng_environment_server")
         # One agent behind two environment servers is two entries; the second is told apart by its server.
         key = name if name not in found else f"{name}@{server}"
-        found[key] = entry
+        try:
+            found[key] = _side(entry)
+        except RowError as error:
+            raise UsageError(f"{label}, agent {key}: {error}") from None
     if not found:
         raise UsageError(f"{label}: no agent in these aggregate metrics")
     return found
 
 
 def _pairs(
-    sides: tuple[Mapping[str, Entry], Mapping[str, Entry]],
+    sides: tuple[Mapping[str, _Side], Mapping[str, _Side]],
     labels: tuple[str, str],
     wanted: tuple[str | None, str | None],
 ) -> list[tuple[str, str]]:
@@ -148,7 +167,7 @@ def _pairs(
     return [(first, second)]
 
 
-def _choose(side: Mapping[str, Entry], label: str, name: str | None) -> str:
+def _choose(side: Mapping[str, _Side], label: str, name: str | None) -> str:
     if name is None:
         if len(side) > 1:
             raise UsageError(f"{label} has several agents, name one: {', '.join(sorted(side))}")
@@ -158,23 +177,29 @@ def _choose(side: Mapping[str, Entry], label: str, name: str | None) -> str:
     return name
 
 
-def _whole(entry: Entry) -> Entry:
+def _side(entry: Entry) -> _Side:
     """The entry with its repeats; files of older versions have only the tasks' rollout infos."""
-    if "repeat_level_metrics" in entry:
-        return entry
-    infos = [info for group in _rows(entry, "group_level_metrics") for info in _rows(group, "rollout_infos")]
-    computed = aggregate_responses(infos)
-    metrics = {**computed["agent_metrics"], **(entry.get("agent_metrics") or {})}
-    return {**entry, "agent_metrics": metrics, "repeat_level_metrics": computed["repeat_level_metrics"]}
+    rest = {name: value for name, value in entry.items() if name != "group_level_metrics"}
+    if "repeat_level_metrics" not in entry:
+        aggregator = Aggregator()
+        for group in _rows(entry, "group_level_metrics"):
+            for info in _rows(group, "rollout_infos"):
+                aggregator.add(info)
+        for source in aggregator.finish().sources:
+            rest["agent_metrics"] = {**source.agent_metrics, **(entry.get("agent_metrics") or {})}
+            rest["repeat_level_metrics"] = source.repeat_level_metrics
+    return _Side(rest, TaskScores(_rows(entry, "group_level_metrics")))
 
 
-def _rows(entry: Entry, name: str) -> list[Mapping[str, Any]]:
+def _rows(entry: Entry, name: str) -> Iterator[Mapping[str, Any]]:
     rows = entry.get(name)
-    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    if isinstance(rows, Iterable) and not isinstance(rows, str | Mapping):
+        yield from (row for row in rows if isinstance(row, Mapping))
 
 
-def _compare_agent(agents: tuple[str, str], entries: tuple[Entry, Entry], shown: int, seed: int) -> AgentComparison:
-    groups = tuple(groups_by_task(_rows(entry, "group_level_metrics")) for entry in entries)
+def _compare_agent(agents: tuple[str, str], sides: tuple[_Side, _Side], shown: int, seed: int) -> AgentComparison:
+    entries = (sides[0].entry, sides[1].entry)
+    common = sides[0].tasks.common(sides[1].tasks)
     metrics = tuple(_metrics(entry) for entry in entries)
     keys = {name for entry in entries for name in entry.get("key_metrics") or {}}
     names = [name for name in dict.fromkeys((*metrics[0], *metrics[1])) if is_primary_metric(name)]
@@ -183,21 +208,21 @@ def _compare_agent(agents: tuple[str, str], entries: tuple[Entry, Entry], shown:
         before, after = _value(metrics[0], name), _value(metrics[1], name)
         if before is None and after is None:
             continue
-        paired = _paired(name, groups[0], groups[1], seed) if name in keys else None
+        paired = paired_bootstrap(_sorted(common.differences(name)), seed) if name in keys else None
         rows.append(MetricRow(name, name in keys, before, after, _change(name, before, after, entries, paired)))
     if not any(row.baseline and row.candidate for row in rows):
         raise UsageError(
             f"{agents[0]} and {agents[1]} have no metric in common; names hold the number of repeats "
             "(pass@4), so runs with other repeats have other names"
         )
-    repeats = (_repeats(entries[0]), _repeats(entries[1]))
+    repeats = (_repeats(sides[0]), _repeats(sides[1]))
     return AgentComparison(
         baseline_agent=agents[0],
         candidate_agent=agents[1],
-        task_counts=(len(groups[0]), len(groups[1])),
+        task_counts=(len(sides[0].tasks), len(sides[1].tasks)),
         repeat_counts=repeats,
         metrics=tuple(rows),
-        flips=flip_summary(groups[0], groups[1], shown),
+        flips=flip_summary(common, shown),
         notes=tuple(_notes(rows, entries, repeats)),
     )
 
@@ -249,26 +274,16 @@ def _change(
     )
 
 
-def _paired(
-    name: str, baseline: Mapping[TaskIndex, Group], candidate: Mapping[TaskIndex, Group], seed: int
-) -> PairedDifference | None:
-    differences = []
-    for task in baseline.keys() & candidate.keys():
-        before, after = as_number(baseline[task].get(name)), as_number(candidate[task].get(name))
-        if before is not None and after is not None:
-            differences.append(after - before)
-    # Sorted, so that the same tasks give the same resamples whatever order a set has.
-    return paired_bootstrap(sorted(differences), seed)
+def _sorted(differences: array[float]) -> array[float]:
+    """Sorted, so that the same tasks give the same resamples whatever order they have."""
+    pending = iter(differences)
+    parts = iter(lambda: array("d", sorted(itertools.islice(pending, _PART))), array("d"))
+    return array("d", heapq.merge(*parts))
 
 
-def _repeats(entry: Entry) -> int | None:
+def _repeats(side: _Side) -> int | None:
     """The repeats of the run: the most that any task was to have."""
-    expected = [
-        count
-        for group in _rows(entry, "group_level_metrics")
-        if isinstance(count := group.get("expected_num_rollouts"), int)
-    ]
-    return max(expected, default=None) or len(_rows(entry, "repeat_level_metrics")) or None
+    return side.tasks.most_expected or sum(1 for _ in _rows(side.entry, "repeat_level_metrics")) or None
 
 
 def _notes(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import heapq
+from array import array
 
 import attrs
 
-from ._numbers import as_number
-from ._rows import ROLLOUT_INDEX, TASK_INDEX, TaskIndex, task_order
+from ._rows import TaskIndex
+from ._tasks import CommonTasks
 
 PASS_THRESHOLD = 0.5
 SHOWN_EACH_WAY = 10
-_PASS_TO_FAIL, _FAIL_TO_PASS, _CHANGED = "pass_to_fail", "fail_to_pass", "changed"
-
-Group = Mapping[str, Any]
+_PASS_TO_FAIL, _FAIL_TO_PASS, _CHANGED, _SAME = "pass_to_fail", "fail_to_pass", "changed", "same"
 
 
 @attrs.frozen
@@ -56,79 +54,79 @@ class FlipSummary:
     flips: tuple[TaskFlip, ...] = ()
 
 
-def groups_by_task(groups: Sequence[Group]) -> dict[TaskIndex, Group]:
-    """The rows of ``group_level_metrics`` by task."""
-    return {group[TASK_INDEX]: group for group in groups if TASK_INDEX in group}
-
-
-def flip_summary(
-    baseline: Mapping[TaskIndex, Group], candidate: Mapping[TaskIndex, Group], shown: int = SHOWN_EACH_WAY
-) -> FlipSummary:
+def flip_summary(common: CommonTasks, shown: int = SHOWN_EACH_WAY) -> FlipSummary:
     """Compare the tasks that both runs have."""
-    common = sorted(baseline.keys() & candidate.keys(), key=task_order)
+    baseline, candidate = common.baseline, common.candidate
     summary = FlipSummary(
         mode="unavailable",
         common_task_count=len(common),
-        baseline_only_task_count=len(baseline.keys() - candidate.keys()),
-        candidate_only_task_count=len(candidate.keys() - baseline.keys()),
+        baseline_only_task_count=len(baseline) - len(common),
+        candidate_only_task_count=len(candidate) - len(common),
     )
-    if not baseline or not candidate:
+    if not len(baseline) or not len(candidate):
         return attrs.evolve(summary, reason="a run has no metrics of single tasks")
-    if not common:
+    if not len(common):
         return attrs.evolve(summary, reason="the runs have no task in common")
-    pairs = [(task, baseline[task], candidate[task]) for task in common]
-    flips = [flip for pair in pairs if (flip := _flip(*pair)) is not None]
-    if not flips:
+    ways, tied = _ways(common)
+    if not any(ways.values()):
         return attrs.evolve(summary, reason="no task in common has a reward in both runs")
-    binary = all(_is_binary(group) for _, *groups in pairs for group in groups)
-    return _counted(attrs.evolve(summary, mode="binary" if binary else "continuous"), flips, shown)
-
-
-def _flip(task: TaskIndex, baseline: Group, candidate: Group) -> TaskFlip | None:
-    before, after = as_number(baseline.get("mean/reward")), as_number(candidate.get("mean/reward"))
-    if before is None or after is None:
-        return None
-    direction = _CHANGED
-    if before > PASS_THRESHOLD > after:
-        direction = _PASS_TO_FAIL
-    elif before < PASS_THRESHOLD < after:
-        direction = _FAIL_TO_PASS
-    return TaskFlip(task, before, after, after - before, direction, _rewards(baseline), _rewards(candidate))
-
-
-def _counted(summary: FlipSummary, flips: Sequence[TaskFlip], shown: int) -> FlipSummary:
-    ways = [_PASS_TO_FAIL, _FAIL_TO_PASS]
-    to_fail, to_pass = ([flip for flip in flips if flip.direction == way] for way in ways)
-    tied = sum(PASS_THRESHOLD in (flip.baseline_score, flip.candidate_score) for flip in flips)
-    changed = [flip for flip in flips if flip.delta]
-    listed = [to_fail, to_pass]
-    if summary.mode == "continuous":
-        listed.append([flip for flip in changed if flip.direction == _CHANGED])
-        unchanged = len(flips) - len(changed)
-    else:
-        unchanged = len(flips) - len(to_fail) - len(to_pass) - tied
+    binary = all(common.is_binary(number) for number in range(len(common)))
+    listed = [_PASS_TO_FAIL, _FAIL_TO_PASS] if binary else [_PASS_TO_FAIL, _FAIL_TO_PASS, _CHANGED]
+    counts = {way: len(numbers) for way, numbers in ways.items()}
+    to_fail, to_pass = counts[_PASS_TO_FAIL], counts[_FAIL_TO_PASS]
+    changed = to_fail + to_pass + counts[_CHANGED]
+    everything = changed + counts[_SAME]
     return attrs.evolve(
         summary,
-        pass_to_fail_count=len(to_fail),
-        fail_to_pass_count=len(to_pass),
+        mode="binary" if binary else "continuous",
+        pass_to_fail_count=to_fail,
+        fail_to_pass_count=to_pass,
         tied_count=tied,
-        unchanged_count=unchanged,
-        changed_count=len(changed),
-        net=len(to_pass) - len(to_fail),
-        # Stable: tasks that moved equally far stay in the order of their indices.
-        flips=tuple(flip for way in listed for flip in sorted(way, key=lambda flip: -abs(flip.delta))[:shown]),
+        unchanged_count=everything - to_fail - to_pass - tied if binary else everything - changed,
+        changed_count=changed,
+        net=to_pass - to_fail,
+        flips=tuple(flip for way in listed for flip in _largest(common, way, ways[way], shown)),
     )
 
 
-def _rewards(group: Group) -> list[float] | None:
-    infos = group.get("rollout_infos")
-    if not isinstance(infos, list):
-        return None
-    ordered = sorted(infos, key=lambda info: info.get(ROLLOUT_INDEX, 0))
-    rewards = [number for info in ordered if (number := as_number(info.get("reward"))) is not None]
-    return rewards or None
+def _ways(common: CommonTasks) -> tuple[dict[str, array[int]], int]:
+    """The tasks with a reward in both runs, by where they went; and how many stand at the threshold."""
+    ways: dict[str, array[int]] = {way: array("I") for way in (_PASS_TO_FAIL, _FAIL_TO_PASS, _CHANGED, _SAME)}
+    tied = 0
+    for number in range(len(common)):
+        scores = common.scores(number)
+        if scores is not None:
+            ways[_way(*scores)].append(number)
+            tied += PASS_THRESHOLD in scores
+    return ways, tied
 
 
-def _is_binary(group: Group) -> bool:
-    ends = [group.get("min/reward"), group.get("max/reward")]
-    return all(value in (0, 1) for value in ends) if None not in ends else group.get("mean/reward") in (0, 1, None)
+def _way(before: float, after: float) -> str:
+    if before > PASS_THRESHOLD > after:
+        return _PASS_TO_FAIL
+    if before < PASS_THRESHOLD < after:
+        return _FAIL_TO_PASS
+    return _SAME if before == after else _CHANGED
+
+
+def _largest(common: CommonTasks, way: str, numbers: array[int], shown: int) -> list[TaskFlip]:
+    def order(number: int) -> float:
+        before, after = common.scores(number) or (0.0, 0.0)
+        return -abs(after - before)
+
+    # Stable: tasks that moved equally far stay in the order of their indices.
+    return [_flip(common, number, way) for number in heapq.nsmallest(shown, numbers, key=order)]
+
+
+def _flip(common: CommonTasks, number: int, way: str) -> TaskFlip:
+    before, after = common.scores(number) or (0.0, 0.0)
+    baseline, candidate = common.in_baseline[number], common.in_candidate[number]
+    return TaskFlip(
+        common.baseline.task(baseline),
+        before,
+        after,
+        after - before,
+        way,
+        common.baseline.rewards(baseline),
+        common.candidate.rewards(candidate),
+    )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from ..errors import RowError
-from ._aggregate import Aggregate, Aggregator
+from ._aggregate import Aggregate, Aggregator, SourceAggregate
+from ._rollout_keys import RolloutKey, RolloutKeys
 from ._rows import (
     AGENT_REF,
     ENVIRONMENT_SERVER,
@@ -21,8 +25,6 @@ from ._rows import (
     task_of,
     task_order,
 )
-
-_Key = tuple[TaskIndex, int]
 
 
 @attrs.frozen
@@ -38,15 +40,13 @@ class Profile:
 
     def reward_rows(self) -> Iterator[dict[str, Any]]:
         """The lines of ``…_reward_profiling.jsonl``, by task, made one at a time."""
-        if not self._by_agent and len(self._aggregate.sources) == 1:
-            yield from self._aggregate.sources[0].groups()
-            return
-        rows = [
-            {**row, **({AGENT_REF: {"name": source.source.agent}} if self._by_agent else {})}
-            for source in self._aggregate.sources
-            for row in source.groups()
-        ]
-        yield from sorted(rows, key=lambda row: task_order(row[TASK_INDEX]))
+        sources = (self._rows_of(source) for source in self._aggregate.sources)
+        # Each source has its rows by task; of one task at several agents, the agents' order stands.
+        yield from heapq.merge(*sources, key=lambda row: task_order(row[TASK_INDEX]))
+
+    def _rows_of(self, source: SourceAggregate) -> Iterator[dict[str, Any]]:
+        for row in source.groups():
+            yield {**row, AGENT_REF: {"name": source.source.agent}} if self._by_agent else row
 
     def agent_metrics(self) -> list[dict[str, Any]]:
         """The content of ``…_agent_metrics.json``."""
@@ -76,43 +76,108 @@ def profile(
     inputs: Iterable[Mapping[str, Any]],
     rollouts: Iterable[Mapping[str, Any]],
     *,
+    input_at: Callable[[int], Mapping[str, Any]] | None = None,
     allow_partial: bool = False,
     default_agent: str = "agent",
     seed: int = 0,
 ) -> Profile:
-    """Profile the output rows ``rollouts`` of the dispatched rows ``inputs``; one input of each task is kept.
+    """Profile the output rows ``rollouts`` of the dispatched rows ``inputs``.
+
+    One input of each task is its sample. ``input_at(position)`` gives the input that came at a position, counted from
+    0, when its task's row is made, so that inputs need not be kept; without it one of each task is.
 
     A masked rollout is out of the measure and not missing. **Errors**: `RowError` when two inputs are of one rollout,
     when an output row has no input, and, unless ``allow_partial``, when an input has no output row.
     """
-    inputs_by_key: dict[_Key, str] = {}
-    samples: dict[tuple[str, TaskIndex], dict[str, Any]] = {}
+    dispatched = _Dispatched(input_at)
     aggregator = Aggregator(default_agent=default_agent, seed=seed)
     for position, row in enumerate(inputs, 1):
         key = _key(row, "input", position)
-        if key in inputs_by_key:
+        if key in dispatched.keys:
             raise RowError(f"a second input for rollout {_name(key)}", source="inputs", line=position)
-        agent = inputs_by_key[key] = source_of(row, default_agent).agent
-        samples.setdefault((agent, key[0]), _sample(row))
+        dispatched.add(key, source_of(row, default_agent).agent, row)
         aggregator.expect(row)
-    done: set[_Key] = set()
     for position, row in enumerate(rollouts, 1):
         key = _key(row, "rollouts", position)
-        if key not in inputs_by_key:
+        at = dispatched.keys.find(*key)
+        if at is None:
             raise RowError(f"rollout {_name(key)} has no input", source="rollouts", line=position)
-        done.add(key)
+        dispatched.done[at] = True
         # The agent is the one it was dispatched to, also where the output row does not name it.
-        aggregator.add({**row, AGENT_REF: {"name": inputs_by_key[key]}})
-    missing = inputs_by_key.keys() - done
-    if missing and not allow_partial:
-        first = ", ".join(_name(key) for key in sorted(missing, key=_order)[:10])
-        raise RowError(f"{len(missing)} of {len(inputs_by_key)} inputs have no rollout, among them {first}")
-    aggregate = aggregator.finish(lambda agent, task: samples[agent, task])
-    by_agent = len(samples) > len({task for _, task in samples})
-    return Profile(_completion(inputs_by_key, done), aggregate, by_agent)
+        aggregator.add({**row, AGENT_REF: {"name": dispatched.agent(at)}})
+    if not allow_partial:
+        dispatched.refuse_missing()
+    return Profile(dispatched.completion(), aggregator.finish(dispatched.sample), dispatched.shares_tasks)
 
 
-def _key(row: Mapping[str, Any], source: str, position: int) -> _Key:
+class _Dispatched:
+    """The inputs: which rollout went to which agent, which came back, and what stands for each task."""
+
+    def __init__(self, input_at: Callable[[int], Mapping[str, Any]] | None) -> None:
+        self.keys = RolloutKeys()
+        self.done = bytearray()
+        self.shares_tasks = False  # whether a task went to more than one agent
+        self._agents: dict[str, int] = {}
+        self._names: list[str] = []
+        self._agent_of: array[int] = array("I")
+        self._tasks = RolloutKeys()  # (task, agent), each where its first input is in the two below
+        self._firsts: array[int] = array("I")
+        self._samples: list[dict[str, Any]] = []
+        self._input_at = input_at
+
+    def add(self, key: RolloutKey, agent: str, row: Mapping[str, Any]) -> None:
+        number = self._agents.get(agent)
+        if number is None:
+            number = self._agents[agent] = len(self._names)
+            self._names.append(agent)
+        at = self.keys.add(*key)
+        self.done.append(False)
+        self._agent_of.append(number)
+        task = key[0]
+        if self._tasks.find(task, number) is None:
+            others = range(len(self._names)) if len(self._names) > 1 else ()
+            self.shares_tasks = self.shares_tasks or any(self._tasks.find(task, n) is not None for n in others)
+            self._tasks.add(task, number)
+            self._firsts.append(at)
+            if self._input_at is None:
+                self._samples.append(_sample(row))
+
+    def agent(self, at: int) -> str:
+        return self._names[self._agent_of[at]]
+
+    def sample(self, agent: str, task: TaskIndex) -> dict[str, Any]:
+        at = self._tasks.find(task, self._agents[agent])
+        assert at is not None  # a task has a row because an input of it was dispatched to this agent
+        return self._samples[at] if self._input_at is None else _sample(self._input_at(self._firsts[at]))
+
+    def refuse_missing(self) -> None:
+        missing = self.done.count(False)
+        if missing:
+            lost = self.keys.in_order(at for at, done in enumerate(self.done) if not done)
+            first = ", ".join(_name(self.keys[at]) for at in itertools.islice(lost, 10))
+            raise RowError(f"{missing} of {len(self.keys)} inputs have no rollout, among them {first}")
+
+    def completion(self) -> dict[str, Any]:
+        expected, done = len(self.keys), self.done.count(True)
+        whole = none = 0
+        for group in self.keys.by_task(self.keys.in_order(range(expected))):
+            owed = Counter(self._agent_of[at] for at in group)
+            came = Counter(self._agent_of[at] for at in group if self.done[at])
+            whole += sum(came[agent] == count for agent, count in owed.items())
+            none += sum(not came[agent] for agent in owed)
+        return {
+            "expected_rollout_rows": expected,
+            "completed_rollout_rows": done,
+            "missing_rollout_rows": expected - done,
+            "reward_profile_completion_pct": 100.0 * done / expected if expected else 100.0,
+            "total_input_rows": len(self._tasks),
+            "complete_input_rows": whole,
+            "partial_input_rows": len(self._tasks) - whole - none,
+            "missing_input_rows": none,
+        }
+
+
+def _key(row: Mapping[str, Any], source: str, position: int) -> RolloutKey:
     task, rollout = task_of(row), rollout_of(row)
     if task is None or rollout is None:
         missing = TASK_INDEX if task is None else ROLLOUT_INDEX
@@ -120,30 +185,9 @@ def _key(row: Mapping[str, Any], source: str, position: int) -> _Key:
     return task, rollout
 
 
-def _name(key: _Key) -> str:
+def _name(key: RolloutKey) -> str:
     return f"{key[0]}:{key[1]}"
-
-
-def _order(key: _Key) -> Any:
-    return task_order(key[0]), key[1]
 
 
 def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in (TASK_INDEX, ROLLOUT_INDEX)}
-
-
-def _completion(agents: Mapping[_Key, str], done: set[_Key]) -> dict[str, Any]:
-    expected = Counter((task, agent) for (task, _), agent in agents.items())
-    complete = Counter((key[0], agents[key]) for key in done)
-    whole = sum(complete[group] == count for group, count in expected.items())
-    none = sum(not complete[group] for group in expected)
-    return {
-        "expected_rollout_rows": len(agents),
-        "completed_rollout_rows": len(done),
-        "missing_rollout_rows": len(agents) - len(done),
-        "reward_profile_completion_pct": 100.0 * len(done) / len(agents) if agents else 100.0,
-        "total_input_rows": len(expected),
-        "complete_input_rows": whole,
-        "partial_input_rows": len(expected) - whole - none,
-        "missing_input_rows": none,
-    }

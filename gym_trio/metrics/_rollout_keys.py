@@ -165,7 +165,7 @@ class TaskGroups(Sequence["array[int]"]):
 
     def __iter__(self) -> Iterator[array[int]]:
         ends = itertools.chain(itertools.islice(self._starts, 1, None), (len(self.positions),))
-        for start, end in zip(self._starts, ends, strict=True):
+        for start, end in zip(self._starts, ends, strict=False):  # without a task there is no start for the last end
             yield self.positions[start:end]
 
     @overload
