@@ -154,6 +154,8 @@ def compare(
         output_dir=output_dir,
         report_format=report_format,
     )
+    for note in made.notes:
+        tell(note)
     if as_json:
         from ..metrics import to_json
 

@@ -20,7 +20,9 @@
 ``_shards``         files of rollouts by name or glob
 ``_merge``          the rows of many shards in one set of files
 ``_aggregate``      `aggregate_files`, and `aggregate_run` for the end of a run
-``_profile``        `profile_files`, `compare_files`
+``_repeated``       lines that say again what another line says; ``_recorded``: of recorded rollouts each once
+``_profile``        `profile_files`
+``_compare``        `compare_files`, over ``_entries`` of aggregate metrics
 ``_health``         `health_check_dir`
 ``_judged``         results without a valid judgement, taken back on resume
 ``_reverify``       `reverify_rollouts`: new rewards for recorded rollouts
@@ -33,13 +35,14 @@ from __future__ import annotations
 
 from ._aggregate import Aggregated, aggregate_files, aggregate_run
 from ._collect import collect
+from ._compare import Compared, compare_files
 from ._health import HealthChecked, health_check_dir
 from ._jsonl import read_jsonl
 from ._ledger import Coverage
 from ._options import RunOptions, options_from, parse_shard, stream_arguments
 from ._paths import RunFiles
 from ._prepare import PreparedRun, prepare_run, rollouts_of
-from ._profile import Compared, Profiled, compare_files, profile_files
+from ._profile import Profiled, profile_files
 from ._report import Ending, InFlight, Progress, RunReport, StopRequest, UnfinishedRollout
 from ._reverify import Reverified, RewardChange, reverify_rollouts
 from ._run_keys import keys_without_effect

@@ -11,13 +11,15 @@ import attrs
 import orjson
 import trio
 
-from ..errors import UsageError
-from ..metrics import Aggregate, Aggregator, Hooks, Source
+from ..errors import RowError, UsageError
+from ..metrics import Aggregate, Aggregator, Hooks, Source, SourceAggregate
 from ..metrics import Coverage as MeasuredCoverage
+from ._entries import GROUPS
 from ._jsonl import replacing
 from ._merge import merge_rows
 from ._paths import RunFiles, prepare_folder
 from ._prepare import PreparedRun
+from ._repeated import RepeatedLines, told
 from ._shards import rollout_files, sidecars, whole_rows
 
 _CHECK_EVERY = 500
@@ -131,25 +133,46 @@ def aggregate_rows(
         count_failure_classes_as_zero=count_failure_classes_as_zero,
         count_missing_rollouts_as_zero=count_missing_rollouts_as_zero,
     )
+    repeated = RepeatedLines()
+
+    def add(row: dict[str, Any]) -> None:
+        aggregator.add(row)
+        repeated.note(row)
+
     for paths, take in (
         (sidecars(inputs, "materialized"), aggregator.expect),
-        (inputs, aggregator.add),
+        (inputs, add),
         (sidecars(inputs, "failures"), aggregator.add_failure),
     ):
         for path in paths:
             for number, row in whole_rows(path, notes):
                 if number % _CHECK_EVERY == 1:
                     check()
-                take(row)
+                try:
+                    take(row)
+                except RowError as error:
+                    raise RowError(str(error), source=str(path), line=number) from None
+    notes += told(repeated.find(inputs))
     return aggregator.finish()
 
 
 def bare_entries(aggregate: Aggregate) -> list[dict[str, Any]]:
     """The entries without their groups, of which there is one for each task."""
-    return [_bare(entry) for entry in _entries(aggregate)]
+    return [_bare(entry) for entry in entries_of(aggregate)]
 
 
-def _entries(aggregate: Aggregate) -> Iterator[dict[str, Any]]:
+@attrs.frozen
+class _Groups:
+    """The rows of an entry's tasks, made anew each time that they are gone through."""
+
+    source: SourceAggregate = attrs.field(repr=False)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return self.source.groups()
+
+
+def entries_of(aggregate: Aggregate) -> Iterator[dict[str, Any]]:
+    """The entries, of which the ``group_level_metrics`` are made as they are gone through."""
     for source in aggregate.sources:
         server = source.source.environment_server
         yield {
@@ -157,7 +180,7 @@ def _entries(aggregate: Aggregate) -> Iterator[dict[str, Any]]:
             **({"_ng_environment_server": server} if server is not None else {}),
             "agent_metrics": source.agent_metrics,
             "key_metrics": source.key_metrics,
-            "group_level_metrics": source.groups(),
+            GROUPS: _Groups(source),
             "repeat_level_metrics": source.repeat_level_metrics,
             **({"perf_summary": source.perf_summary} if source.perf_summary is not None else {}),
             "intervals": source.intervals,
@@ -167,14 +190,14 @@ def _entries(aggregate: Aggregate) -> Iterator[dict[str, Any]]:
 
 
 def _bare(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if name != "group_level_metrics"}
+    return {name: value for name, value in entry.items() if name != GROUPS}
 
 
 def write_aggregate(path: pathlib.Path, aggregate: Aggregate) -> list[dict[str, Any]]:
     """Write the file, the groups one at a time, so that a million tasks are never in memory; returns bare entries."""
     entries = []
     with replacing(path) as file:
-        for number, entry in enumerate(_entries(aggregate)):
+        for number, entry in enumerate(entries_of(aggregate)):
             file.write(b"[\n" if number == 0 else b",\n")
             for chunk in _chunks(entry):
                 file.write(chunk)
@@ -187,7 +210,7 @@ def _chunks(entry: dict[str, Any]) -> Iterator[bytes]:
     yield b"{"
     for number, (name, value) in enumerate(entry.items()):
         yield (b",\n" if number else b"") + orjson.dumps(name) + b": "
-        if name != "group_level_metrics":
+        if name != GROUPS:
             yield _dumped(value)
             continue
         yield b"["

@@ -10,11 +10,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import attrs
-import orjson
 import trio
 
 from ..errors import RunError, UsageError
 from ..rollouts import Completed, Drained, Failed, RolloutOutcome, RolloutStream
+from ._entries import GROUPS, read_entries
 from ._jsonl import JsonlSink, dump_json, write_whole
 from ._keys import ROLLOUT, TASK
 from ._ledger import FAILURE_CLASS
@@ -71,16 +71,22 @@ async def collect(
     report = work.report(timing)
     if work.progress.to_send:
         write_whole(run.files.timing, dump_json(_timing_file(report)), fsync=run.options.fsync)
-    elif run.files.aggregate.exists():
-        return attrs.evolve(report, aggregate=_stored_aggregate(run))
+    elif (stored := _stored_aggregate(run)) is not None:
+        return attrs.evolve(report, aggregate=stored)
     if aggregate is None or work.ending is Ending.STOPPED:
         return report
     return attrs.evolve(report, aggregate=await work.unless_stopped(aggregate))
 
 
-def _stored_aggregate(run: PreparedRun) -> list[dict[str, Any]]:
-    entries = orjson.loads(run.files.aggregate.read_bytes())
-    return [{name: value for name, value in entry.items() if name != "group_level_metrics"} for entry in entries]
+def _stored_aggregate(run: PreparedRun) -> list[dict[str, Any]] | None:
+    """What a complete run has already made; None where that is missing or damaged, so that it is made again."""
+    if not run.files.aggregate.exists():
+        return None
+    try:
+        entries = read_entries(run.files.aggregate)
+    except UsageError:
+        return None
+    return [{name: value for name, value in entry.items() if name != GROUPS} for entry in entries]
 
 
 def _timing_file(report: RunReport) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ..errors import RowError
 from ._jsonl import read_jsonl
 from ._keys import ATTEMPT, NumberSet, index_of, key_of, last_attempt, unpack
 from ._paths import RunFiles
+from ._repeated import RepeatedLines, told
 
 FAILURE_CLASS = "_ng_failure_class"
 TERMINAL = "_ng_failure_terminal"
@@ -87,6 +88,12 @@ class Ledger:
         if at is not None:
             self._failures[at] += 1
         self._record(row, Standing.TERMINAL if self._is_terminal(row) else Standing.FAILED)
+
+    def take_back_failure(self, row: Mapping[str, Any]) -> None:
+        """Count an attempt of which there are two failure rows once only."""
+        at = self._position(row)
+        if at is not None:
+            self._failures[at] -= 1
 
     def _is_terminal(self, row: Mapping[str, Any]) -> bool:
         if not row.get(TERMINAL):
@@ -171,13 +178,24 @@ def _elapsed(row: Mapping[str, Any]) -> float:
     return float(elapsed) if isinstance(elapsed, int | float) and elapsed > 0 else 0.0
 
 
-def read_ledger(files: RunFiles, keys: NumberSet, *, retry_terminal_timeouts: bool) -> Ledger:
-    """The ledger of a run that was begun, from its files."""
+def read_ledger(files: RunFiles, keys: NumberSet, *, retry_terminal_timeouts: bool) -> tuple[Ledger, list[str]]:
+    """The ledger of a run that was begun, from its files, and what is to be told of them.
+
+    A line that is there twice changes nothing: a result stands once, and a failure is one attempt.
+    """
     ledger = Ledger(keys, retry_terminal_timeouts=retry_terminal_timeouts)
+    notes = []
     for path, record in ((files.failures, ledger.record_failure), (files.output, ledger.record_result)):
+        repeated = RepeatedLines()
         for number, row in read_jsonl(path) if path.exists() else ():
             try:
                 record(row)
             except RowError as error:
                 raise RowError(str(error), source=str(path), line=number) from None
-    return ledger
+            repeated.note(row)
+        found = repeated.find([path])
+        notes += told(found)
+        if path == files.failures:
+            for repetition in found:
+                ledger.take_back_failure(repetition.row)
+    return ledger, notes

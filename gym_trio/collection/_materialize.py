@@ -19,6 +19,7 @@ from ..errors import RowError
 from ..rollouts import rollout_id
 from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, digest, pack, pack_attempt, unpack_attempt
 from ._options import RunOptions
+from ._recorded import rows_to_leave_out
 from ._routing import AGENT_REF, ENVIRONMENT_SERVER, Route, Router
 from ._source import PARAMS, InputRow, RowSource
 
@@ -41,8 +42,9 @@ class Materializer:
         self._options = options
         self._skills = skills
         self._router = Router(options)
+        self.notes: list[str] = []
         self._scan = self._first_pass()
-        self.notes = self._router.unmet()
+        self.notes += self._router.unmet()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if not self._options.interleave_repeats:
@@ -77,6 +79,12 @@ class Materializer:
             if given.rollout is not None:
                 rollouts.append(pack(given.task, given.rollout))
                 triples.append(pack_attempt(given.task, given.rollout, given.attempt))
+        several = NumberSet(rollouts).repeated() if self._options.recorded else frozenset()
+        left_out, notes = rows_to_leave_out(self._source, several) if several else (frozenset(), [])
+        if left_out:
+            self.notes += notes
+            self._source.leave_out(left_out)
+            return self._first_pass()
         repeated = NumberSet(triples).repeated()
         if repeated:
             raise self._repeated(min(repeated))

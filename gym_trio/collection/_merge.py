@@ -7,11 +7,10 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import orjson
-
 from ._jsonl import dump_line, replacing
-from ._keys import ATTEMPT, ROLLOUT, TASK, NumberSet, digest
+from ._keys import ATTEMPT, NumberSet
 from ._paths import RunFiles
+from ._repeated import attempt_number, rollout_number
 from ._shards import sidecars, whole_rows
 
 _Key = Callable[[dict[str, Any]], int | None]
@@ -25,9 +24,9 @@ def merge_rows(inputs: Sequence[pathlib.Path], files: RunFiles) -> None:
 
     **Errors**: `RunError` when a file cannot be written.
     """
-    _merge(inputs, files.output, _rollout)
-    _merge(sidecars(inputs, "failures"), files.failures, _rollout_attempt)
-    _merge(sidecars(inputs, "materialized"), files.materialized, _rollout_attempt)
+    _merge(inputs, files.output, rollout_number)
+    _merge(sidecars(inputs, "failures"), files.failures, attempt_number)
+    _merge(sidecars(inputs, "materialized"), files.materialized, attempt_number)
 
 
 def _merge(inputs: Sequence[pathlib.Path], output: pathlib.Path, key: _Key) -> None:
@@ -59,21 +58,3 @@ def _best(inputs: Sequence[pathlib.Path], key: _Key) -> dict[int, tuple[int, int
 def _placed(inputs: Sequence[pathlib.Path]) -> Iterator[tuple[int, dict[str, Any]]]:
     rows = (row for path in inputs for _, row in whole_rows(path, []))
     yield from enumerate(rows)
-
-
-def _rollout(row: dict[str, Any]) -> int | None:
-    task, rollout = row.get(TASK), row.get(ROLLOUT)
-    if task is None or rollout is None:
-        return None
-    reference = row.get("agent_ref")
-    agent = reference.get("name") if isinstance(reference, dict) else None
-    return _number([task, rollout, agent, row.get("_ng_environment_server")])
-
-
-def _rollout_attempt(row: dict[str, Any]) -> int | None:
-    rollout = _rollout(row)
-    return None if rollout is None else _number([rollout, row.get(ATTEMPT) or 0])
-
-
-def _number(identity: list[Any]) -> int:
-    return digest(orjson.dumps(identity, default=str))

@@ -158,11 +158,12 @@ def _begin(options: RunOptions, files: RunFiles, materializer: Materializer) -> 
     else:
         written = _write_rows(files, materializer, options, stored)
         notes += [written.growth] if written.growth is not None else []
-    ledger = (
-        read_ledger(files, written.keys, retry_terminal_timeouts=options.retry_terminal_timeouts)
-        if resumed
-        else Ledger(written.keys, retry_terminal_timeouts=options.retry_terminal_timeouts)
-    )
+    retry_timeouts = options.retry_terminal_timeouts
+    if resumed:
+        ledger, repeated = read_ledger(files, written.keys, retry_terminal_timeouts=retry_timeouts)
+        notes += repeated
+    else:
+        ledger = Ledger(written.keys, retry_terminal_timeouts=retry_timeouts)
     if ledger.strangers:
         raise UsageError(
             f"{files.output}: cannot be resumed, it has {ledger.strangers} rows of rollouts that this run does not have"

@@ -1,22 +1,23 @@
-"""``eval profile`` and ``eval compare`` over files."""
+"""``eval profile`` over files."""
 
 from __future__ import annotations
 
-import datetime
+import contextlib
+import functools
 import os
 import pathlib
-from collections.abc import Iterator
-from typing import Any, Literal
+from array import array
+from collections.abc import Callable, Iterator
+from typing import IO, Any
 
 import attrs
-import orjson
 
-from ..errors import UsageError
-from ..metrics import Comparison, Profile, compare, profile, to_json, to_markdown
-from ._aggregate import aggregate_rows
-from ._jsonl import dump_json, open_to_read, write_rows, write_whole
+from ..errors import RowError
+from ..metrics import Profile, profile
+from ._jsonl import dump_json, open_to_read, parse_line, write_rows, write_whole
 from ._paths import RunFiles
-from ._shards import whole_rows
+from ._repeated import RepeatedLines, told
+from ._shards import placed_rows
 
 
 @attrs.frozen(kw_only=True)
@@ -45,97 +46,56 @@ def profile_files(
     files = RunFiles.of(rollouts)
     materialized = pathlib.Path(inputs) if inputs is not None else files.materialized
     notes: list[str] = []
-    made = profile(
-        _rows(materialized, notes),
-        _rows(files.output, notes),
-        allow_partial=allow_partial,
-        default_agent=default_agent,
-    )
-    write_rows(files.profile, made.reward_rows())
+    given, done = _RowFile(materialized, notes), _RowFile(files.output, notes)
+    with given.opened() as input_at:
+        try:
+            made = profile(given, done, input_at=input_at, allow_partial=allow_partial, default_agent=default_agent)
+        except RowError as error:
+            raise _placed(error, given, done) from None
+        write_rows(files.profile, made.reward_rows())
     write_whole(files.agent_metrics, dump_json(made.agent_metrics()))
     write_whole(files.repeat_metrics, dump_json(made.repeat_level_metrics()))
+    notes += told(done.repeated.find([done.path]))
     return Profiled(profile=made, paths=(files.profile, files.agent_metrics, files.repeat_metrics), notes=tuple(notes))
 
 
-def _rows(path: pathlib.Path, notes: list[str]) -> Iterator[dict[str, Any]]:
-    return (row for _, row in whole_rows(path, notes))
+class _RowFile:
+    """The rows of a file, one at a time; of those that have passed only where they stand is kept."""
+
+    def __init__(self, path: pathlib.Path, notes: list[str]) -> None:
+        self.path = path
+        self.repeated = RepeatedLines()
+        self.line: int | None = None  # of the row that was given last, while there may be more
+        self._notes = notes
+        self._offsets: array[int] = array("Q")
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for line, offset, row in placed_rows(self.path, self._notes):
+            self.line = line
+            self._offsets.append(offset)
+            self.repeated.note(row)
+            yield row
+        self.line = None
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Callable[[int], dict[str, Any]]]:
+        """Gives the row that came at a position, by reading it again."""
+        with open_to_read(self.path) as file:
+            yield functools.partial(self._row, file)
+
+    def _row(self, file: IO[bytes], position: int) -> dict[str, Any]:
+        file.seek(self._offsets[position])
+        return parse_line(file.readline(), self.path, position + 1)
 
 
-@attrs.frozen(kw_only=True)
-class Compared:
-    """A comparison, and the reports that were written of it."""
-
-    comparison: Comparison
-    markdown: str
-    paths: tuple[pathlib.Path, ...]
-
-
-def compare_files(
-    baseline: str | os.PathLike[str],
-    candidate: str | os.PathLike[str],
-    *,
-    baseline_metrics: str | os.PathLike[str] | None = None,
-    candidate_metrics: str | os.PathLike[str] | None = None,
-    agent: str | None = None,
-    baseline_agent: str | None = None,
-    candidate_agent: str | None = None,
-    output_dir: str | os.PathLike[str] | None = None,
-    report_format: Literal["md", "json", "both"] = "both",
-) -> Compared:
-    """Compare two runs, each given by its rollouts; their aggregate metrics are read, or made where they are missing.
-
-    The reports are written to ``output_dir``; without it none is.
-
-    **Errors**: `UsageError` for a missing file, or when there is nothing to compare.
-    """
-    paths = (pathlib.Path(baseline), pathlib.Path(candidate))
-    found = [_metrics(path, given) for path, given in zip(paths, (baseline_metrics, candidate_metrics), strict=True)]
-    made = compare(
-        *(entries for entries, _ in found),
-        agent=agent,
-        baseline_agent=baseline_agent,
-        candidate_agent=candidate_agent,
-        labels=_labels(*paths),
-    )
-    provenance = {
-        "baseline": str(found[0][1]),
-        "candidate": str(found[1][1]),
-        "generated_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
-    markdown = to_markdown(made, provenance)
-    written = []
-    if output_dir is not None:
-        folder = pathlib.Path(output_dir)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{folder}: cannot be made ({error.strerror})") from None
-        for form, content in (("md", markdown.encode()), ("json", dump_json(to_json(made, provenance)))):
-            if report_format in (form, "both"):
-                written.append(folder / f"compare_report.{form}")
-                write_whole(written[-1], content)
-    return Compared(comparison=made, markdown=markdown, paths=tuple(written))
-
-
-def _labels(baseline: pathlib.Path, candidate: pathlib.Path) -> tuple[str, str]:
-    if baseline.name != candidate.name:
-        return baseline.stem, candidate.stem
-    return (str(baseline), str(candidate)) if baseline != candidate else ("baseline", "candidate")
-
-
-def _metrics(rollouts: pathlib.Path, given: str | os.PathLike[str] | None) -> tuple[list[dict[str, Any]], pathlib.Path]:
-    """Aggregate metrics: from the file that was given, the one beside the rollouts, or the rollouts themselves."""
-    beside = RunFiles(rollouts).aggregate
-    path = pathlib.Path(given) if given is not None else beside
-    if given is None and rollouts.suffix == ".json":
-        path = rollouts
-    elif given is None and not beside.is_file():
-        return aggregate_rows([rollouts], notes=[]).to_json(), rollouts
-    with open_to_read(path) as file:
-        try:
-            entries = orjson.loads(file.read())
-        except orjson.JSONDecodeError as error:
-            raise UsageError(f"{path}: is not JSON ({error.msg} at line {error.lineno})") from None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise UsageError(f"{path}: holds no aggregate metrics (a list with an entry for each agent)")
-    return entries, path
+def _placed(error: RowError, given: _RowFile, done: _RowFile) -> RowError:
+    """The same error with the file and the line that were being read; without one it is of the whole."""
+    said = str(error)
+    if error.source is not None and error.line is not None:
+        if error.source not in ("inputs", "rollouts"):
+            return error
+        said = said.removeprefix(f"{error.source}:{error.line}: ")
+    for file in (given, done):
+        if file.line is not None:
+            return RowError(said, source=str(file.path), line=file.line)
+    return RowError(f"{said}; --allow-partial-rollouts profiles those that are there", source=str(done.path))

@@ -54,8 +54,16 @@ def whole_rows(path: pathlib.Path, notes: list[str]) -> Iterator[tuple[int, dict
 
     **Errors**: `RowError` for any other line that is no JSON object.
     """
+    for number, _, row in placed_rows(path, notes):
+        yield number, row
+
+
+def placed_rows(path: pathlib.Path, notes: list[str]) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """The same with the byte at which each row's line begins."""
+    end = 0
     with open_to_read(path) as file:
         for number, line in enumerate(file, 1):
+            start, end = end, end + len(line)
             if line.isspace():
                 continue
             try:
@@ -65,7 +73,7 @@ def whole_rows(path: pathlib.Path, notes: list[str]) -> Iterator[tuple[int, dict
                     raise
                 notes.append(f"{path}:{number}: the last line is torn and was left out")
                 return
-            yield number, row
+            yield number, start, row
 
 
 def sidecars(paths: Sequence[pathlib.Path], which: str) -> list[pathlib.Path]:

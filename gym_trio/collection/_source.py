@@ -60,6 +60,7 @@ class RowSource:
         self._limit = limit
         self._prompt = prompt
         self._recorded = recorded
+        self._left_out: frozenset[int] = frozenset()
         if isinstance(rows, str | os.PathLike):
             self._rows: pathlib.Path | Iterable[Mapping[str, Any]] = pathlib.Path(rows)
         else:
@@ -70,12 +71,18 @@ class RowSource:
         count = 0
         for line, row in itertools.islice(self._read(), self._limit):
             count += 1
+            if line in self._left_out:
+                continue
             try:
                 yield self._checked(line, row)
             except RowError as error:
                 raise self.at(error, line) from None
         if not count:
             raise UsageError(f"{self.name}: has no rows" if self.name else "there are no rows to run")
+
+    def leave_out(self, lines: frozenset[int]) -> None:
+        """From now on go over these lines as if they were not there."""
+        self._left_out = lines
 
     def at(self, error: RowError, line: int) -> RowError:
         """The same error with the place of the row, if it has none yet."""
