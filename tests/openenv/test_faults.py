@@ -157,10 +157,10 @@ async def test_cancellation_at_every_step(games: Any, cancel_at_step: Any, parke
 
 async def test_a_step_that_is_cut_ends_the_session_once_it_is_over(games: Any, scripted: Any) -> None:
     """Stopping does not wait for the environment's own step; the session is gone when that has ended."""
-    config = scripted(["sleep 2"], base_url=f"{games.url}/word")
+    config = scripted(["sleep 4"], base_url=f"{games.url}/word")
     async with gym_trio.open_gym(config) as gym, gym.run_examples([ROW]) as rollouts:
         await games.settled(1)
-        with trio.fail_after(1.5):
+        with trio.fail_after(3.5):
             await rollouts.aclose()
     await games.settled()
 
@@ -171,9 +171,9 @@ async def test_a_close_that_the_server_does_not_answer_is_bounded(games: Any) ->
         async with trio.open_nursery() as nursery:
             session = await environment.create_session()
             await environment.reset(session, RequestBody())
-            nursery.start_soon(swallow, environment.step, session, replied("sleep 2"), RequestBody())
+            nursery.start_soon(swallow, environment.step, session, replied("sleep 4"), RequestBody())
             await trio.testing.wait_all_tasks_blocked(0.01)
-            with trio.fail_after(1.5):
+            with trio.fail_after(3.5):
                 await environment.dispose_session(session)
         await games.settled()
 

@@ -1,6 +1,7 @@
 """A program that misbehaves as it is told: ``program.py JSON``. Only the standard library, so that it starts fast.
 
-The JSON object may have: ``ignore`` (SIGINT and SIGTERM have no effect), ``slow`` (seconds it needs after SIGINT),
+The JSON object may have: ``ignore`` (SIGINT and SIGTERM have no effect), ``slow`` (seconds it needs after SIGINT,
+when it says ``ending``),
 ``returncode``, ``exit_after`` (seconds until it ends by itself), ``noise`` (bytes to write first), ``says`` (text to
 write first), ``clean`` (start over with an empty environment), ``comet`` (fork and exit for ever), ``count`` (report
 each interrupt), ``children``: more of these, each with ``how`` = ``fork`` | ``session`` | ``daemon``.
@@ -58,6 +59,8 @@ def wait_for_the_end(spec, interrupts, awake):
             seen += 1
             if spec.get("count"):
                 say(f"interrupt {seen}")
+            if spec.get("slow"):
+                say("ending")
             end = min(end, interrupts[0] + spec.get("slow", 0))
         if select.select([awake], [], [], min(max(end - time.monotonic(), 0), 3600))[0]:
             os.read(awake, 100)
