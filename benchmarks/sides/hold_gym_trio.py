@@ -1,6 +1,6 @@
 """``--requests`` POSTs at once, each answered after the partner's hold, ``--in-flight`` of them at a time.
 
-``--warm``: the connections are there; before the clock starts, each task has sent one.
+The tasks are there before the clock starts. ``--warm``: their connections too; each task has sent one.
 """
 
 from __future__ import annotations
@@ -11,30 +11,45 @@ from _side import BODY, Clock, Digest, options, raise_file_limit, report
 from gym_trio.http import ServerClient, open_socket_transport
 
 
+class Together:
+    """Waits until ``count`` tasks have come so far."""
+
+    def __init__(self, count):
+        self._missing = count
+        self.there = trio.Event()
+
+    def come(self):
+        self._missing -= 1
+        if not self._missing:
+            self.there.set()
+
+
 async def main(arguments):
     raise_file_limit()
     digest, good = Digest(), 0
-    async with open_socket_transport() as transport:
+    warm, done, go = Together(arguments.in_flight), Together(arguments.in_flight), trio.Event()
+    async with open_socket_transport() as transport, trio.open_nursery() as asking:
         client = ServerClient()
         client.register("echo", transport, arguments.url)
 
         async def ask(count):
             nonlocal good
+            if arguments.warm:
+                await client.post("echo", "/echo", json=BODY)
+            warm.come()
+            await go.wait()
             for _ in range(count):
                 response = await client.post("echo", "/echo", json=BODY)
                 good += response.status == 200
                 digest.add(response.body)
+            done.come()
 
-        async def all_ask(count):
-            async with trio.open_nursery() as nursery:
-                for _ in range(arguments.in_flight):
-                    nursery.start_soon(ask, count)
-
-        if arguments.warm:
-            await all_ask(1)
-            digest, good = Digest(), 0
+        for _ in range(arguments.in_flight):
+            asking.start_soon(ask, arguments.requests // arguments.in_flight)
+        await warm.there.wait()
         with Clock() as clock:
-            await all_ask(arguments.requests // arguments.in_flight)
+            go.set()
+            await done.there.wait()
     report({"requests": arguments.requests, "ok": good, "bodies": str(digest)}, clock.figures, ["gym_trio", "trio"])
 
 

@@ -95,10 +95,10 @@ class Admission:
             self._turn_away(sock, secure=secure)
         elif secure:
             self._nursery.start_soon(self._serve_tls, sock)
-        elif self._service.departures is None:
+        elif self._service.arrivals is None:
             self._nursery.start_soon(self._go_on, sock, b"")
         else:
-            self.serve(Connection(self._service, self._service.departures, sock))
+            self.serve(Connection(self._service, self._service.arrivals, sock))
 
     def _turn_away(self, sock: socket.socket, *, secure: bool) -> None:
         with sock, contextlib.suppress(OSError):

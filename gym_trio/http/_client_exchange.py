@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Awaitable
 from typing import Any
 
 import trio
@@ -117,7 +117,7 @@ class ClientExchange:
         """Take in what has come; False when nothing has."""
         connection, shared = self._live(), self._shared
         try:
-            count = connection.sock.recv_into(shared.buffer)
+            count = connection.receive_into(shared.buffer)
         except WOULD_BLOCK:
             return False
         except OSError as exc:
@@ -132,24 +132,29 @@ class ClientExchange:
             parser.feed_eof()
         return True
 
-    async def read_more(self) -> None:
-        """Wait until more of the response has come."""
+    def wait_for_input(self) -> Awaitable[object]:
+        """Until more may have come.
+
+        **Errors**: `trio.ClosedResourceError`, for which `closed_error` is to be raised.
+        """
         connection = self._live()
         if connection.is_tls and self.read_nowait():  # TLS may hold what the kernel no longer does
-            await trio.lowlevel.checkpoint()
-            return
+            return trio.lowlevel.checkpoint()  # noqa: ASYNC105  by the caller
+        return connection.wait_for_input()
+
+    async def read_more(self) -> None:
+        """Wait for more of the response and take it in. It may be a false alarm."""
         try:
-            await trio.lowlevel.wait_readable(connection.fd)
-            while not self.read_nowait():
-                await trio.lowlevel.wait_readable(self._live().fd)
+            await self.wait_for_input()
         except trio.ClosedResourceError:
-            raise self._closed_error() from None
+            raise self.closed_error() from None
+        self.read_nowait()
 
     async def next_chunk(self) -> bytes:
         """What has come of the body, at least one byte; empty at its end."""
         parser = self.parser
         if parser is None:
-            raise self._closed_error()
+            raise self.closed_error()
         while not parser.chunks:
             if parser.complete:
                 return b""
@@ -161,10 +166,10 @@ class ClientExchange:
     def _live(self) -> Connection:
         connection = self.connection
         if connection is None or connection.fd < 0:
-            raise self._closed_error()
+            raise self.closed_error()
         return connection
 
-    def _closed_error(self) -> TransportError:
+    def closed_error(self) -> TransportError:
         return TransportError(f"{self.request.origin}: the connection has been closed on this side")
 
     # Writing
@@ -260,7 +265,7 @@ class ClientExchange:
                 try:
                     await trio.lowlevel.wait_writable(connection.fd)
                 except trio.ClosedResourceError:
-                    raise self._closed_error() from None
+                    raise self.closed_error() from None
                 bound.deadline = math.inf
             except OSError:
                 return False

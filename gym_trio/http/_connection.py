@@ -9,7 +9,7 @@ import socket
 import trio
 from hypercorn.utils import parse_socket_addr
 
-from ._departures import Departures
+from ._arrivals import Arrivals
 from ._disconnect import DISCONNECT_EXTENSION, Scope
 from ._exchange import Exchange, Phase, run_to_tail
 from ._http1_grammar import BadRequest
@@ -47,21 +47,20 @@ class Connection:
     **Ownership**: owns its socket from the start and closes it, unless hypercorn takes it over.
     """
 
-    def __init__(self, service: Service, departures: Departures, sock: socket.socket) -> None:
+    def __init__(self, service: Service, arrivals: Arrivals, sock: socket.socket) -> None:
         self.socket = sock
         self.service = service
-        self.wire = Wire(sock, service.limits)
+        self.wire = Wire(sock, service.limits, self._depart)
         self.inbound = Inbound(service, self.wire)
         self.state = ConnectionState.READING
-        self._departures = departures
+        self._arrivals = arrivals
         self._client, self._server = _addresses(sock)
         self._exchange: Exchange | None = None
-        self._departed = False  # no more input will come
         self._requests = 0
         self._life = trio.CancelScope()  # of the task that serves the connection
         self._context = contextvars.copy_context()
         service.connections.add(self)
-        departures.watch(sock, self._depart)
+        arrivals.watch(self.wire.descriptor, self.wire)
 
     def __repr__(self) -> str:
         return f"<Connection from {self._client}, {self.state.name}, {self._requests} requests>"
@@ -72,7 +71,6 @@ class Connection:
         self.state = state
 
     def _depart(self) -> None:
-        self._departed = True
         if self._exchange is not None:
             self._exchange.client_left()
 
@@ -117,13 +115,13 @@ class Connection:
     def _close(self) -> None:
         self._enter(ConnectionState.CLOSING)
         self.service.connections.discard(self)
-        self._departures.forget(self.socket)
+        self._arrivals.forget(self.wire.descriptor)
         self.wire.close()
 
     def _hand_over(self, head: RequestHead) -> bytes:
         self._enter(ConnectionState.HANDED_OVER)
         self.service.connections.discard(self)
-        self._departures.forget(self.socket)
+        self._arrivals.forget(self.wire.descriptor)
         return head.raw + self.inbound.reader.take_all()
 
     # ---- the app ----
@@ -154,7 +152,7 @@ class Connection:
         self._requests += 1
         if self.service.on_request is not None:
             self.service.on_request()
-        if self._departed:
+        if self.wire.has_ended:
             exchange.client_left()
         self._exchange = exchange
         if self.service.logs_access:

@@ -47,7 +47,7 @@ class Inbound:
         try:
             data = None
             while data is None:
-                await trio.lowlevel.wait_readable(wire.descriptor)
+                await wire.wait_for_input()
                 data = wire.receive()
         except trio.ClosedResourceError:
             return False

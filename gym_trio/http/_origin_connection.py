@@ -7,10 +7,12 @@ import ipaddress
 import os
 import socket
 import ssl
+from collections.abc import Awaitable
 
 import trio
 
 from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError, TransportTimeout
+from ._arrivals import Arrivals, Inlet
 from ._message import Origin
 from ._settings import TransportSettings
 
@@ -20,12 +22,14 @@ WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
-class Connection:
+class Connection(Inlet):
     """A connected socket. `close` needs no await, so a cancelled task can close it at once."""
 
-    __slots__ = ("fd", "idle_until", "is_tls", "sock")
+    __slots__ = ("_arrivals", "fd", "idle_until", "is_tls", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self._arrivals: Arrivals | None = None  # that tell of its input; without them, trio's own wait does
         self.sock = sock
         self.fd = sock.fileno()  # -1 once closed, so that nobody waits on a number that is another socket's by then
         self.is_tls = isinstance(sock, ssl.SSLSocket)
@@ -41,10 +45,39 @@ class Connection:
             return False
         return False
 
+    def watch(self, arrivals: Arrivals) -> None:
+        """Wait for input through ``arrivals`` from now on. Not over TLS, which holds back input of its own.
+
+        **Errors**: `LocalResourceError` when the kernel takes no more; the connection is closed.
+        """
+        if not self.is_tls:
+            try:
+                arrivals.watch(self.fd, self)
+            except OSError as exc:
+                self.close(waited_for=False)
+                raise LocalResourceError(f"no more sockets can be waited for: {exc}") from exc
+            self._arrivals = arrivals
+
+    def wait_for_input(self) -> Awaitable[object]:
+        if self._arrivals is None:
+            return trio.lowlevel.wait_readable(self.fd)  # noqa: ASYNC105  by the caller
+        return super().wait_for_input()
+
+    def receive_into(self, buffer: memoryview) -> int:
+        """How many bytes came; 0 at the end of the input. **Errors**: one of `WOULD_BLOCK`; `OSError`."""
+        self.before_read()
+        count = self.sock.recv_into(buffer)
+        if count == len(buffer):
+            self.after_full_read()
+        return count
+
     def close(self, *, waited_for: bool = True) -> None:
         """Idempotent. Whoever waits for the socket gets `trio.ClosedResourceError`; ``waited_for``: somebody may."""
         if self.fd >= 0:
+            if self._arrivals is not None:
+                self._arrivals.forget(self.fd)
             if waited_for:
+                self.stop_waiting()
                 trio.lowlevel.notify_closing(self.fd)
             self.fd = -1
             self.sock.close()

@@ -12,7 +12,7 @@ from hypercorn.config import Config, Sockets
 from hypercorn.trio.statsd import StatsdLogger
 
 from ._accept import Admission, accept_connections, open_listeners, shown_address
-from ._departures import open_departures
+from ._arrivals import open_arrivals
 from ._disconnect import App
 from ._hypercorn import HypercornSide
 from ._lifespan import open_lifespan
@@ -106,8 +106,8 @@ class _Server:
         task_status: trio.TaskStatus[list[str]],
     ) -> None:
         """Each line in is opened after, and closed before, the line above it."""
-        with open_listeners(self._config, given) as sockets, self._life, open_departures() as departures:
-            service = Service(self._app, self._config, self._limits, departures)
+        with open_listeners(self._config, given) as sockets, self._life, open_arrivals() as arrivals:
+            service = Service(self._app, self._config, self._limits, arrivals)
             async with open_lifespan(
                 self._app,
                 server=" ".join(_names(sockets)),
@@ -127,8 +127,8 @@ class _Server:
         watching: trio.Nursery,
         task_status: trio.TaskStatus[list[str]],
     ) -> None:
-        if service.departures is not None:
-            watching.start_soon(service.departures.run)
+        if service.arrivals is not None:
+            watching.start_soon(service.arrivals.run)
             watching.start_soon(service.idle.run)
         hypercorn = HypercornSide(service)
         self._count_requests(service)

@@ -10,7 +10,7 @@ import attrs
 import trio
 from hypercorn.config import Config
 
-from ._departures import Departures
+from ._arrivals import Arrivals
 from ._disconnect import App, Scope
 from ._http1_head import HeadParser
 from ._http1_response import ResponseHead, ResponseHeads
@@ -57,12 +57,12 @@ class Settings:
 class Service:
     """The app, its limits, and the connections that are open."""
 
-    def __init__(self, app: App, config: Config, limits: ServeLimits, departures: Departures | None) -> None:
+    def __init__(self, app: App, config: Config, limits: ServeLimits, arrivals: Arrivals | None) -> None:
         self.app = app
         self.config = config
         self.limits = limits
         self.settings = Settings.of(config)
-        self.departures = departures  # None: this platform cannot, and hypercorn's connection class serves
+        self.arrivals = arrivals  # None: this platform cannot, and hypercorn's connection class serves
         self.state: dict[str, Any] = {}  # the lifespan's; each request gets a copy
         self.heads = HeadParser(limits)
         self.response_heads = ResponseHeads()

@@ -13,6 +13,7 @@ import httpx
 import trio
 
 from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError, TransportTimeout, UsageError
+from ._arrivals import Arrivals, open_arrivals
 from ._client_exchange import ClientExchange, NotSent, Shared
 from ._encode import Framed, KnownHeaders, encode_head
 from ._httpx import HttpxInterface
@@ -58,13 +59,14 @@ class SocketTransport(HttpxInterface):
     those that nobody uses any more; whoever makes a transport in another way calls `aclose`.
     """
 
-    def __init__(self, settings: TransportSettings | None = None) -> None:
+    def __init__(self, settings: TransportSettings | None = None, arrivals: Arrivals | None = None) -> None:
         self._settings = settings or TransportSettings()
         self._bounds = Bounds(connect=self._settings.connect_seconds, write=self._settings.write_seconds)
         self._pools: dict[Origin, OriginPool] = {}
         self._shared = Shared(self._settings.max_head_bytes)
         self._ssl_context = self._settings.ssl_context
         self._known_headers = KnownHeaders()
+        self._arrivals = arrivals  # that somebody runs; without them each request waits in trio's own way
         self._closed = False
 
     def __repr__(self) -> str:
@@ -84,9 +86,13 @@ class SocketTransport(HttpxInterface):
         try:
             parser = exchange.parser
             while parser is None or not parser.complete:
-                await exchange.read_more()
+                # What `read_more` does; a coroutine of its own would weigh on each of the thousands that wait here.
+                await exchange.wait_for_input()
+                exchange.read_nowait()
                 parser = exchange.parser
             return Response(parser.status, parser.raw_headers, b"".join(parser.chunks))
+        except trio.ClosedResourceError:
+            raise exchange.closed_error() from None
         finally:
             exchange.close()
 
@@ -170,6 +176,8 @@ class SocketTransport(HttpxInterface):
             return got
         try:
             connection = await connect(origin, self._settings, self._tls(origin), got, bounds.connect)
+            if self._arrivals is not None:
+                connection.watch(self._arrivals)
         except BaseException as exc:
             pool.connect_failed(got)
             if self._closed and isinstance(exc, TransportTimeout):  # the permission was withdrawn
@@ -202,6 +210,12 @@ class SocketTransport(HttpxInterface):
             await trio.sleep(max(self._settings.keepalive_seconds, 1.0))
             for pool in self._pools.values():
                 pool.expire()
+
+    async def wake_waiting(self, scope: trio.CancelScope) -> None:
+        """Wake the requests whose answers come, until ``scope`` is cancelled."""
+        with scope:
+            if self._arrivals is not None:
+                await self._arrivals.run()
 
 
 class _Streamed:
@@ -236,21 +250,26 @@ class _Streamed:
 @asynccontextmanager
 async def open_socket_transport(settings: TransportSettings | None = None) -> AsyncIterator[SocketTransport]:
     """A `SocketTransport` for the length of the block. It also closes connections that nobody uses any more."""
-    transport = SocketTransport(settings)
-    failure: BaseException | None = None
-    try:
-        async with trio.open_nursery() as nursery:
-            # What is raised in here is raised again outside, where no nursery wraps it into a group.
-            nursery.start_soon(transport.close_expired)
-            try:
-                yield transport
-            except BaseException as exc:  # noqa: BLE001
-                failure = exc
-            nursery.cancel_scope.cancel()
-    except* trio.Cancelled:  # the closing task's, by a cancellation from outside, which is raised again below
-        pass
-    with trio.CancelScope(shield=True):
-        await transport.aclose()
+    with open_arrivals() as arrivals:
+        transport = SocketTransport(settings, arrivals)
+        failure: BaseException | None = None
+        # Requests that are shielded from a cancellation of the block are answered all the same.
+        waiting = trio.CancelScope(shield=True)
+        try:
+            async with trio.open_nursery() as nursery:
+                # What is raised in here is raised again outside, where no nursery wraps it into a group.
+                nursery.start_soon(transport.close_expired)
+                nursery.start_soon(transport.wake_waiting, waiting)
+                try:
+                    yield transport
+                except BaseException as exc:  # noqa: BLE001
+                    failure = exc
+                waiting.cancel()
+                nursery.cancel_scope.cancel()
+        except* trio.Cancelled:  # the closing task's, by a cancellation from outside, which is raised again below
+            pass
+        with trio.CancelScope(shield=True):
+            await transport.aclose()
     if failure is not None:
         raise failure
     await trio.lowlevel.checkpoint_if_cancelled()

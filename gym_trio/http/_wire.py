@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from collections.abc import Callable
 
 import trio
 
+from ._arrivals import Inlet
 from ._limits import Allowance, ServeLimits
 
 __all__ = ["ClientGone", "TooSlow", "Wire"]
@@ -25,7 +27,7 @@ class TooSlow(Exception):
     """The client did not send what it owes within a limit."""
 
 
-class Wire:
+class Wire(Inlet):
     """Reads and writes for one connection, with the allowances of the request at hand.
 
     **Cancellation**: a cancelled write may have sent a part; the wire is of no use then but to be closed.
@@ -38,21 +40,22 @@ class Wire:
     __slots__ = (
         "_broken",
         "_limits",
+        "_on_end",
         "_receiving",
         "_rest",
         "_sending",
         "_socket",
-        "_waiting",
         "_writing",
         "descriptor",
     )
 
-    def __init__(self, sock: socket.socket, limits: ServeLimits) -> None:
+    def __init__(self, sock: socket.socket, limits: ServeLimits, on_end: Callable[[], None]) -> None:
+        super().__init__()
         self._socket = sock
         self.descriptor = sock.fileno()
         self._limits = limits
-        self._waiting = 0  # tasks in `read` and `send_rest`; an app may have left some
-        self._writing = False
+        self._on_end: Callable[[], None] | None = on_end
+        self._writing = False  # a task is in `send_rest`; an app may have left it there
         self._broken = False  # something was not sent whole, so that nothing can follow it
         self._rest = _NOTHING  # of what was not sent whole
         self._receiving: Allowance | None = None
@@ -64,27 +67,27 @@ class Wire:
 
     def receive(self, size: int = _RECEIVE_BYTES) -> bytes | None:
         """The input that is there, None if there is none yet; ``b""`` at its end, and when the socket has failed."""
+        self.before_read()
         try:
-            return self._socket.recv(size)
+            data = self._socket.recv(size)
         except BlockingIOError:
             return None
         except OSError:
             return b""
+        if len(data) == size:
+            self.after_full_read()
+        return data
 
     async def read(self, size: int = _RECEIVE_BYTES) -> bytes:
         data = None
-        self._waiting += 1
-        try:
-            while data is None:
-                await trio.lowlevel.wait_readable(self.descriptor)
-                data = self.receive(size)
-        finally:
-            self._waiting -= 1
+        while data is None:
+            await self.wait_for_input()
+            data = self.receive(size)
         return data
 
-    def stop_waiting(self) -> None:
-        """End a wait for input, with `trio.ClosedResourceError`. One that has been woken by input goes on."""
-        trio.lowlevel.notify_closing(self.descriptor)
+    def on_end(self) -> None:
+        if self._on_end is not None:
+            self._on_end()
 
     async def read_until(self, deadline: float) -> bytes:
         """**Errors**: `TooSlow` after ``deadline``."""
@@ -129,7 +132,6 @@ class Wire:
             self._sending = Allowance(self._limits)
         rest, self._rest = self._rest, _NOTHING
         self._writing = True
-        self._waiting += 1
         try:
             while rest:
                 started = trio.current_time()
@@ -142,7 +144,6 @@ class Wire:
                 rest = rest[sent:]
             self._broken = False
         finally:
-            self._waiting -= 1
             self._writing = False
 
     async def send_all(self, data: bytes) -> None:
@@ -168,6 +169,8 @@ class Wire:
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
-            if self._waiting:
+            self._on_end = None
+            self.stop_waiting()
+            if self._writing:
                 trio.lowlevel.notify_closing(self._socket)
             self._socket.close()

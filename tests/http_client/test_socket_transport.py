@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import math
 import os
 import resource
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -24,7 +26,7 @@ from gym_trio.errors import (
     TransportTimeout,
     UsageError,
 )
-from gym_trio.http import Origin, RetryPolicy, TransportSettings, open_socket_transport
+from gym_trio.http import Origin, RetryPolicy, SocketTransport, TransportSettings, open_socket_transport
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -68,14 +70,16 @@ async def test_the_connection_used_last_is_used_first(open_peer, echo) -> None:
         assert len(set(numbers)) == 1
 
 
-async def test_a_request_takes_at_most_two_steps(open_peer, echo) -> None:
-    """On a kept connection: send, wait once, read. Counted, because times on a busy machine prove nothing."""
+async def test_a_request_takes_one_step(open_peer, echo) -> None:
+    """On a kept connection: send, wait once, read; the transport's own task takes one to tell of the answer."""
 
     class Steps(trio.abc.Instrument):
-        count = 0
+        def __init__(self) -> None:
+            self.taken: Counter[str] = Counter()
 
         def before_task_step(self, task: trio.lowlevel.Task) -> None:
-            self.count += task is this
+            if task is this or task.name.startswith(SocketTransport.__module__):
+                self.taken[task.name] += 1
 
     this = trio.lowlevel.current_task()
     async with open_peer(echo) as peer, open_socket_transport() as transport:
@@ -86,7 +90,63 @@ async def test_a_request_takes_at_most_two_steps(open_peer, echo) -> None:
         for _ in range(100):
             await client.post("peer", "/", json={"a": "b" * 1000})
         trio.lowlevel.remove_instrument(steps)
-    assert 100 <= steps.count <= 200
+    assert steps.taken == {this.name: 100, f"{SocketTransport.__module__}.SocketTransport.wake_waiting": 100}
+
+
+async def test_a_transport_that_nobody_runs_works_too(open_peer, echo) -> None:
+    """One that was made without its block waits in trio's own way."""
+    async with open_peer(echo) as peer:
+        transport = SocketTransport()
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(transport.send, peer.request())
+        assert transport.statistics().open > 0
+        await transport.aclose()
+
+
+async def test_shielded_requests_are_answered_in_a_block_that_is_cancelled(open_peer, echo) -> None:
+    """As those are by which servers are told that it is over."""
+    answers = []
+    async with open_peer(echo) as peer:
+        with trio.CancelScope() as scope:
+            async with open_socket_transport() as transport:
+                await transport.send(peer.request())
+                scope.cancel()
+                with trio.CancelScope(shield=True):
+                    for _ in range(3):
+                        answers.append((await transport.send(peer.request())).status)
+                        await trio.testing.wait_all_tasks_blocked()
+    assert answers == [200] * 3
+
+
+async def test_what_waits_in_flight_is_few_objects() -> None:
+    """The collector looks at each of them, over and over: all requests pay for it when thousands are in flight."""
+    many = 200
+
+    async def start(nursery: trio.Nursery, function) -> int:
+        gc.collect()
+        before = len(gc.get_objects())
+        for _ in range(many):
+            nursery.start_soon(function)
+        await trio.testing.wait_all_tasks_blocked(0.1)
+        gc.collect()
+        return len(gc.get_objects()) - before
+
+    with socket.create_server(("127.0.0.1", 0), backlog=4 * many) as listener:  # it never answers
+        async with open_socket_transport() as transport, trio.open_nursery() as nursery:
+            client = http.ServerClient({"peer": (transport, f"http://127.0.0.1:{listener.getsockname()[1]}")})
+
+            async def ask() -> None:
+                await client.post("peer", "/", json={"a": "b"})
+
+            await start(nursery, trio.sleep_forever)
+            task = await start(nursery, trio.sleep_forever)
+            await start(nursery, ask)
+            asking = await start(nursery, ask)
+            nursery.cancel_scope.cancel()
+    # Over a task that sleeps: two coroutines, the request, its exchange, the connection, its socket, and the scope in
+    # which the connection was made, until trio forgets its deadline.
+    assert asking / many <= task / many + 7.1
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "speak"])

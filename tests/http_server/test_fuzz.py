@@ -15,8 +15,8 @@ import trio
 from hypercorn.config import Config
 
 from gym_trio.http import ServeLimits
+from gym_trio.http._arrivals import open_arrivals
 from gym_trio.http._connection import Connection
-from gym_trio.http._departures import open_departures
 from gym_trio.http._service import Service
 
 MUTATIONS = 50_000
@@ -82,9 +82,9 @@ RESPONSES = re.compile(
 class Bench:
     """Runs connections over socket pairs, without a listening socket, and tells what the app saw of each."""
 
-    def __init__(self, service, departures) -> None:
+    def __init__(self, service, arrivals) -> None:
         self.service = service
-        self.departures = departures
+        self.arrivals = arrivals
 
     async def feed(self, inputs: list[list[bytes]]) -> list[tuple[list, bytes]]:
         """Each input is what one client sends, piece by piece, before it closes its sending side."""
@@ -94,7 +94,7 @@ class Bench:
                 client, server = socket.socketpair()
                 client.setblocking(False)
                 server.setblocking(False)
-                connection = Connection(self.service, self.departures, server)
+                connection = Connection(self.service, self.arrivals, server)
                 connection.seen = []
                 seen.append(connection.seen)
                 nursery.start_soon(self._run, connection, server)
@@ -151,13 +151,13 @@ async def record(scope, receive, send) -> None:
 async def bench():
     config = Config()
     config.errorlog = None
-    with open_departures() as departures:
+    with open_arrivals() as arrivals:
         async with trio.open_nursery() as nursery:
-            service = Service(record, config, ServeLimits(buffered_body_bytes=8), departures)
+            service = Service(record, config, ServeLimits(buffered_body_bytes=8), arrivals)
             service.spawn = lambda connection: nursery.start_soon(connection.run)
-            nursery.start_soon(departures.run)
+            nursery.start_soon(arrivals.run)
             nursery.start_soon(service.idle.run)
-            yield Bench(service, departures)
+            yield Bench(service, arrivals)
             assert not service.connections
             assert not service.idle
             nursery.cancel_scope.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 
 import pytest
@@ -13,8 +14,8 @@ from starlette.routing import Route
 
 from gym_trio import CancelOnDisconnect
 from gym_trio.http import ServeLimits
+from gym_trio.http._arrivals import Arrivals, open_arrivals
 from gym_trio.http._connection import Connection
-from gym_trio.http._departures import open_departures
 from gym_trio.http._service import Service
 
 WIRE = (
@@ -51,26 +52,36 @@ APPS = {
 }
 
 
+def names(connections: int) -> list[str]:
+    """What tells of the input, whose one step all that arrives at the same time share; and each connection once."""
+    return [f"{Arrivals.__module__}.Arrivals.run"] + [f"{Connection.__module__}.Connection.run"] * connections
+
+
+@pytest.mark.parametrize("connections", [1, 10])
 @pytest.mark.parametrize("name", APPS)
-async def test_one_step_per_request(name) -> None:
+async def test_one_step_per_request(name, connections: int) -> None:
     """A request that arrives whole and is answered without waiting is one step, with CancelOnDisconnect or without."""
-    client, server = socket.socketpair()
-    server.setblocking(False)
     config = Config()
     config.errorlog = None
-    with client, open_departures() as departures:
-        service = Service(APPS[name], config, ServeLimits(), departures)
+    with open_arrivals() as arrivals, contextlib.ExitStack() as clients:
+        service = Service(APPS[name], config, ServeLimits(), arrivals)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(departures.run)
+            nursery.start_soon(arrivals.run)
             nursery.start_soon(service.idle.run)
-            nursery.start_soon(Connection(service, departures, server).run)
+            pairs = [socket.socketpair() for _ in range(connections)]
+            for client, server in pairs:
+                clients.enter_context(client)
+                server.setblocking(False)
+                nursery.start_soon(Connection(service, arrivals, server).run)
             await trio.testing.wait_all_tasks_blocked()
             steps = Steps()
             trio.lowlevel.add_instrument(steps)
             for count in range(1, 11):
-                client.send(WIRE)
+                for client, _ in pairs:
+                    client.send(WIRE)
                 await trio.testing.wait_all_tasks_blocked()
-                assert client.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
-                assert len(steps.taken) == count
+                for client, _ in pairs:
+                    assert client.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+                assert steps.taken == names(connections) * count
             trio.lowlevel.remove_instrument(steps)
             nursery.cancel_scope.cancel()

@@ -1,0 +1,122 @@
+"""Waiting for input on many sockets: one epoll set inside trio's own, and nothing that a wait adds to it."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+from collections.abc import Awaitable, Iterator
+
+import outcome
+import trio
+
+__all__ = ["Arrivals", "Inlet", "open_arrivals"]
+
+_AT_ONCE = 1024  # of the sockets that are told of in one call; the others are told of in the next
+
+
+class Inlet:
+    """The side of a socket on which input comes, and the task that waits for it. A base class of what has the socket.
+
+    A wait is a place to park the task: `trio.lowlevel.wait_readable` is one too, but makes a dozen objects and asks
+    the kernel twice, for each wait anew. Thousands wait at once here, for minutes.
+
+    **Cancellation**: ends a wait; what has come stays unread.
+
+    **Errors**: `trio.BusyResourceError` for a second task; `trio.ClosedResourceError` after `stop_waiting`.
+
+    **Ownership**: whoever reads the socket calls `before_read` first. The kernel tells of input once, as it comes: a
+    flag that is taken down only then can miss none of it.
+    """
+
+    __slots__ = ("_has_come", "_task", "has_ended")
+
+    def __init__(self) -> None:
+        self._task: trio.lowlevel.Task | None = None  # that waits
+        self._has_come = False  # something that nobody may have read
+        self.has_ended = False  # no more will come; what is there, and the end, can be read at any time
+
+    def wait_for_input(self) -> Awaitable[object]:
+        """Until there is input, or its end, to be read. It may be a false alarm."""
+        if self._has_come:
+            return trio.lowlevel.checkpoint()  # noqa: ASYNC105  by the caller
+        if self._task is not None:
+            raise trio.BusyResourceError("another task waits for the input of this socket")
+        self._task = trio.lowlevel.current_task()
+        return trio.lowlevel.wait_task_rescheduled(self)  # noqa: ASYNC105  by the caller
+
+    def __call__(self, _: object) -> trio.lowlevel.Abort:
+        """The wait is cancelled. A method would be one object more for each that waits."""
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def before_read(self) -> None:
+        self._has_come = self.has_ended
+
+    def after_full_read(self) -> None:
+        """As much was read as was asked for: there may be more."""
+        self._has_come = True
+
+    def stop_waiting(self) -> None:
+        """End the wait, if there is one, with `trio.ClosedResourceError`. One that has been woken by input goes on."""
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task, outcome.Error(trio.ClosedResourceError("the socket was closed meanwhile")))
+
+    def arrived(self, *, ends: bool) -> None:
+        """Called by `Arrivals`. ``ends``: no more will come."""
+        self._has_come = True
+        if ends and not self.has_ended:
+            self.has_ended = True
+            self.on_end()
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    def on_end(self) -> None:
+        """No more input will come; nothing of what has come need have been read. Called once."""
+
+
+class Arrivals:
+    """Watches sockets for input and for its end, edge-triggered: watched once, a socket costs no system call again.
+
+    A client that goes is told of even while bytes that nobody has read are in the way, and all that arrives at the
+    same time costs one wake-up.
+
+    **Ownership**: sockets and the set are the caller's: `forget` a socket before closing it, for a forked child may
+    hold it open, and the kernel would go on telling of a number that is another socket's by then.
+    """
+
+    def __init__(self, epoll: select.epoll) -> None:
+        self._epoll = epoll
+        self._inlets: dict[int, Inlet] = {}
+
+    def watch(self, descriptor: int, inlet: Inlet) -> None:
+        """**Errors**: `OSError` when the kernel takes no more."""
+        self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET)
+        self._inlets[descriptor] = inlet
+
+    def forget(self, descriptor: int) -> None:
+        if self._inlets.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    async def run(self) -> None:
+        """Wake those who wait, until cancelled."""
+        inlets = self._inlets
+        ending = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+        while True:
+            await trio.lowlevel.wait_readable(self._epoll)
+            # No checkpoint until the last is told, so that each descriptor is still the one that was registered.
+            for descriptor, events in self._epoll.poll(0, _AT_ONCE):
+                inlet = inlets.get(descriptor)
+                if inlet is not None:
+                    inlet.arrived(ends=bool(events & ending))
+
+
+@contextlib.contextmanager
+def open_arrivals() -> Iterator[Arrivals | None]:
+    """None where there is no epoll: only Linux reports the end of input apart from the input."""
+    if not hasattr(select, "EPOLLRDHUP"):
+        yield None
+        return
+    with select.epoll() as epoll:
+        yield Arrivals(epoll)

@@ -1,0 +1,219 @@
+"""Waiting for input through one epoll set: nothing that comes is missed, and nothing is told of twice."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import trio
+import trio.testing
+
+from gym_trio.http._arrivals import Arrivals, Inlet, open_arrivals
+
+
+class Reader(Inlet):
+    """Reads one end of a pair, as the connections of client and server do."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        super().__init__()
+        self.ends = 0
+        self.sock, self.peer = socket.socketpair()
+        self.sock.setblocking(False)
+        self.descriptor = self.sock.fileno()
+        arrivals.watch(self.descriptor, self)
+
+    def on_end(self) -> None:
+        self.ends += 1
+
+    def read_nowait(self, size: int) -> bytes | None:
+        self.before_read()
+        try:
+            data = self.sock.recv(size)
+        except BlockingIOError:
+            return None
+        if len(data) == size:
+            self.after_full_read()
+        return data
+
+    async def read(self, size: int = 100) -> bytes:
+        data = None
+        while data is None:
+            await self.wait_for_input()
+            data = self.read_nowait(size)
+        return data
+
+
+@pytest.fixture
+async def arrivals() -> AsyncIterator[Arrivals]:
+    with open_arrivals() as found:
+        if found is None:
+            pytest.skip("no epoll here")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(found.run)
+            yield found
+            nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def reader(arrivals: Arrivals) -> Iterator[Reader]:
+    made = Reader(arrivals)
+    with made.peer, made.sock:
+        yield made
+        arrivals.forget(made.descriptor)
+
+
+@pytest.mark.parametrize("told", ["while waiting", "before", "before, unheard"])
+async def test_input(reader: Reader, nursery: trio.Nursery, told: str) -> None:
+    """Whether it comes before or after the wait has begun."""
+    found = []
+
+    async def read() -> None:
+        found.append(await reader.read())
+
+    if told == "while waiting":
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+    reader.peer.send(b"x")
+    if told == "before":
+        await trio.testing.wait_all_tasks_blocked()
+    if told != "while waiting":
+        nursery.start_soon(read)
+    await trio.testing.wait_all_tasks_blocked()
+    assert found == [b"x"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5])
+async def test_what_is_left_of_a_read_is_read_next(reader: Reader, size: int) -> None:
+    """Also when the end of the input had come with it, and when nothing is left of it."""
+    reader.peer.send(b"1234")
+    reader.peer.close()
+    found = []
+    while data := await reader.read(size):
+        found.append(data)
+    assert b"".join(found) == b"1234"
+    assert reader.ends == 1
+    assert await reader.read() == b""
+
+
+async def test_a_read_of_just_what_was_there(reader: Reader, nursery: trio.Nursery) -> None:
+    """There might have been more: one false alarm, and then the wait."""
+    found = []
+
+    async def read() -> None:
+        found.append(await reader.read(4))
+
+    reader.peer.send(b"1234")
+    await read()
+    nursery.start_soon(read)
+    await trio.testing.wait_all_tasks_blocked()
+    assert found == [b"1234"]
+    reader.peer.send(b"5")
+    await trio.testing.wait_all_tasks_blocked()
+    assert found == [b"1234", b"5"]
+
+
+async def test_the_end_is_told_before_what_precedes_it_is_read(reader: Reader) -> None:
+    """Once, while nobody reads."""
+    reader.peer.send(b"unread")
+    await trio.testing.wait_all_tasks_blocked()
+    assert reader.ends == 0
+    reader.peer.shutdown(socket.SHUT_WR)
+    await trio.testing.wait_all_tasks_blocked()
+    assert reader.ends == 1
+    reader.peer.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert reader.ends == 1
+    assert [await reader.read(), await reader.read()] == [b"unread", b""]
+
+
+async def test_a_wait_can_be_cancelled_and_begun_again(reader: Reader) -> None:
+    """What comes meanwhile is there for the next."""
+    with trio.move_on_after(0) as scope:
+        await reader.read()
+    assert scope.cancelled_caught
+    reader.peer.send(b"x")
+    await trio.testing.wait_all_tasks_blocked()
+    with trio.move_on_after(0) as scope:
+        await reader.read()
+    assert scope.cancelled_caught
+    assert await reader.read() == b"x"
+
+
+async def test_a_wait_can_be_stopped(reader: Reader, nursery: trio.Nursery) -> None:
+    """Only one that goes on; the next one waits as ever."""
+    ended = []
+
+    async def read() -> None:
+        with contextlib.suppress(trio.ClosedResourceError):
+            ended.append(await reader.read())
+            return
+        ended.append(None)
+
+    reader.stop_waiting()
+    nursery.start_soon(read)
+    await trio.testing.wait_all_tasks_blocked()
+    reader.stop_waiting()
+    reader.stop_waiting()
+    await trio.testing.wait_all_tasks_blocked()
+    assert ended == [None]
+    nursery.start_soon(read)
+    await trio.testing.wait_all_tasks_blocked()
+    reader.arrived(ends=False)
+    reader.peer.send(b"x")
+    reader.stop_waiting()  # woken already
+    await trio.testing.wait_all_tasks_blocked()
+    assert ended == [None, b"x"]
+
+
+async def test_two_tasks_cannot_wait(reader: Reader, nursery: trio.Nursery) -> None:
+    """As in trio itself."""
+    nursery.start_soon(reader.read)
+    await trio.testing.wait_all_tasks_blocked()
+    with pytest.raises(trio.BusyResourceError):
+        await reader.read()
+    reader.peer.send(b"x")
+
+
+async def test_a_number_that_is_used_again(arrivals: Arrivals) -> None:
+    """A copy of the first socket, as a forked child has one, keeps it open; its news do not reach the second."""
+    first = Reader(arrivals)
+    copy = os.dup(first.descriptor)
+    arrivals.forget(first.descriptor)
+    first.sock.close()
+    second = Reader(arrivals)
+    assert second.descriptor == first.descriptor
+    first.peer.send(b"for the first")
+    first.peer.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert second.ends == 0
+    with trio.move_on_after(0) as scope:
+        await second.read()
+    assert scope.cancelled_caught
+    arrivals.forget(second.descriptor)
+    os.close(copy)
+    second.peer.close()
+    second.sock.close()
+
+
+async def test_more_at_once_than_are_told_of_at_once(arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is told of next."""
+    monkeypatch.setattr("gym_trio.http._arrivals._AT_ONCE", 3)
+    readers = [Reader(arrivals) for _ in range(20)]
+    for reader in readers:
+        reader.peer.send(b"x")
+    for reader in readers:
+        assert await reader.read() == b"x"
+        arrivals.forget(reader.descriptor)
+        reader.peer.close()
+        reader.sock.close()
+
+
+async def test_without_epoll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other platforms do without."""
+    monkeypatch.delattr(select, "EPOLLRDHUP")
+    with open_arrivals() as arrivals:
+        assert arrivals is None
