@@ -293,7 +293,7 @@ class Schedule:
 
 
 async def settled_counts(gym: Gym) -> set[int]:
-    """The rows whose handlers have begun, once as many have ended: within a second, of a machine that is not starved."""
+    """The rows whose handlers have begun, once as many have ended: within a second, if the machine is not starved."""
     asked_at = trio.current_time()
     counts = (await gym.post("agent", "/counts", json={})).json()
     with trio.fail_after(1 + 20 * (trio.current_time() - asked_at)):
