@@ -2,8 +2,64 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable
+
 import pytest
 import trio
+
+# Of the Pythons that `pythons.py` makes, which fixture gives which.
+PYTHONS = {
+    "python_of_openenv": "openenv",
+    "python_of_tasksets": "verifiers",
+    "python_of_classics": "classic verifiers",
+}
+MAKER = [sys.executable, str(pathlib.Path(__file__).with_name("pythons.py"))]
+UNREACHABLE_CODE = 3
+HELD_OPEN = pytest.StashKey[int]()
+
+
+def given_python(name: str) -> str | None:
+    """Return the one that the user has made and named, as in ``GYM_TRIO_OPENENV_PYTHON``."""
+    return os.environ.get(f"GYM_TRIO_{name.upper().replace(' ', '_')}_PYTHON")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Begin with the Pythons that will be wanted, behind the tests that come first."""
+    asked = {fixture for item in session.items for fixture in getattr(item, "fixturenames", ())}
+    wanted = [name for fixture, name in PYTHONS.items() if fixture in asked and not given_python(name)]
+    if wanted and not session.config.option.collectonly:
+        ends, session.config.stash[HELD_OPEN] = os.pipe()
+        command = [*MAKER, "--behind", *wanted]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # who then wants one is told
+        subprocess.run(command, stdin=ends, start_new_session=True, check=True, **quiet)
+        os.close(ends)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """What still goes on behind ends with the tests."""
+    if HELD_OPEN in config.stash:
+        os.close(config.stash[HELD_OPEN])
+
+
+@pytest.fixture(scope="session")
+def made_python() -> Callable[[str], str]:
+    """``made_python(name)``: the Python of `PYTHONS`, given or made once and kept; waits until it is made."""
+
+    def place(name: str) -> str:
+        if given := given_python(name):
+            return given
+        made = subprocess.run([*MAKER, name], capture_output=True, text=True, check=False)
+        if made.returncode == UNREACHABLE_CODE:
+            pytest.skip(f"the registry of packages cannot be reached: {made.stderr[-300:]}")
+        assert made.returncode == 0, made.stderr
+        return made.stdout.strip()
+
+    return place
 
 
 class CancelAtStep(trio.abc.Instrument):

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import pathlib
-import shutil
-import subprocess
-import sys
-import sysconfig
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,50 +13,17 @@ from gym_trio.environments.verifiers import Verifiers
 from gym_trio.rollouts import Failed
 
 HERE = pathlib.Path(__file__).parent
-CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gym_trio" / "tests"
-
-# Tasksets alone; what this Python has already is not installed again.
-TASKSETS = ("verifiers==0.4.0",)
-# The last with `load_environment`, on top of that; of what it asks for, what is imported.
-CLASSIC = (
-    *("--no-deps", "verifiers==0.3.1", "datasets==5.2.0", "dill==0.4.1", "multiprocess==0.70.19", "xxhash", "pyarrow"),
-    *("pandas", "aiolimiter", "setproctitle", "openai-agents", "griffe", "griffelib", "types-requests"),
-)
-NO_NETWORK = ("NewConnectionError", "NameResolutionError", "Temporary failure in name resolution", "ConnectTimeout")
-
 pytestmark = pytest.mark.timeout(900)  # the first run downloads
 
 
-def python_with(requirements: tuple[str, ...], *below: str) -> str:
-    """A Python that has the requirements on top of ``below`` and of what this one has; made once."""
-    site = sysconfig.get_path("purelib")
-    named = hashlib.sha256(repr((requirements, below, site, sys.version)).encode()).hexdigest()[:16]
-    folder = CACHE / f"verifiers-{named}"
-    python = folder / "bin" / "python"
-    if not (folder / "complete").exists():
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        paths = [str(next(pathlib.Path(other).parents[1].glob("lib/python*/site-packages"))) for other in below]
-        own = next(folder.glob("lib/python*/site-packages"))
-        (own / "below.pth").write_text("\n".join([*paths, site]))
-        command = [python, "-m", "pip", "install", "--no-compile", "--disable-pip-version-check", *requirements]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            if any(word in done.stdout + done.stderr for word in NO_NETWORK):
-                pytest.skip("the package registry cannot be reached")
-            pytest.fail(f"{' '.join(requirements)}: {done.stderr[-2000:]}")
-        (folder / "complete").touch()
-    return str(python)
+@pytest.fixture(scope="session")
+def python_of_tasksets(made_python: Callable[[str], str]) -> str:
+    return made_python("verifiers")
 
 
 @pytest.fixture(scope="session")
-def python_of_tasksets() -> str:
-    return python_with(TASKSETS)
-
-
-@pytest.fixture(scope="session")
-def python_of_classics(python_of_tasksets: str) -> str:
-    return python_with(CLASSIC, python_of_tasksets)
+def python_of_classics(made_python: Callable[[str], str]) -> str:
+    return made_python("classic verifiers")
 
 
 def config_of(block: dict[str, Any]) -> dict[str, Any]:

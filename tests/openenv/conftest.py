@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
-import venv
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,48 +19,21 @@ import trio
 from gym_trio.environments import _openenv_child
 
 HERE = pathlib.Path(__file__).parent
-OPENENV = "openenv==0.10.0"
-# What its server needs of what it asks for; the rest (gradio and its like) is three times as much.
-NEEDED = ("fastapi", "uvicorn", "websockets", "fastmcp>=3,<4", "requests")
-UNREACHABLE = ("NewConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ProxyError", "NameResolutionError")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that needs the other Python also makes it."""
+    """The first test that needs the other Python also waits until it is made."""
     for item in items:
-        if "server_python" in getattr(item, "fixturenames", ()):
+        if "python_of_openenv" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(900))
             return
 
 
 @pytest.fixture(scope="session")
-def server_python() -> str:
-    """A Python with openenv: that of ``GYM_TRIO_OPENENV_PYTHON``, else one made once and kept in the cache."""
-    given = os.environ.get("GYM_TRIO_OPENENV_PYTHON")
-    if given:
-        return given
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "gym_trio"
-    home = cache / f"{OPENENV.replace('==', '-')}-py{sys.version_info[0]}{sys.version_info[1]}"
-    if not home.exists():
-        made = home.with_name(f"{home.name}.{os.getpid()}")
-        try:
-            _install(made)
-            if not home.exists():
-                made.rename(home)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
-    return str(home / "bin" / "python")
-
-
-def _install(home: pathlib.Path) -> None:
-    venv.create(home, with_pip=True)
-    pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    for words in (["--no-deps", OPENENV], NEEDED):
-        ran = subprocess.run([*pip, *words], capture_output=True, text=True, check=False)
-        if ran.returncode and any(one in ran.stderr for one in UNREACHABLE):
-            pytest.skip(f"openenv cannot be installed, for the registry is not reached: {ran.stderr[-300:]}")
-        assert ran.returncode == 0, ran.stderr[-3000:]
+def python_of_openenv(made_python: Callable[[str], str]) -> str:
+    """A Python with openenv."""
+    return made_python("openenv")
 
 
 @attrs.frozen
@@ -89,14 +58,14 @@ class Games:
 
 
 @pytest.fixture(scope="session")
-def games(server_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Games]:
+def games(python_of_openenv: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Games]:
     """All environments of ``games.py``, served for the whole of the tests."""
     log = tmp_path_factory.mktemp("openenv") / "log"
     with socket.socket() as listener, log.open("wb") as output:
         listener.bind(("127.0.0.1", 0))
         listener.listen(100)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        command = [server_python, _openenv_child.__file__, str(listener.fileno()), "games:app"]
+        command = [python_of_openenv, _openenv_child.__file__, str(listener.fileno()), "games:app"]
         process = subprocess.Popen(
             command, cwd=HERE, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )

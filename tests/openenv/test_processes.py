@@ -31,9 +31,9 @@ def lives(pid: int) -> bool:
     return pathlib.Path(f"/proc/{pid}").exists()
 
 
-async def test_an_app_is_served_and_gone_with_the_gym(server_python: str, scripted: Any) -> None:
+async def test_an_app_is_served_and_gone_with_the_gym(python_of_openenv: str, scripted: Any) -> None:
     """Its server is a process of its own, owned by the process of the environment that started it."""
-    config = scripted(["hm", "right"], app="games:word_app", python=server_python, cwd=HERE)
+    config = scripted(["hm", "right"], app="games:word_app", python=python_of_openenv, cwd=HERE)
     rows = list(OpenEnv.rows({"size": 4, "resets": [{}, {"answer": "left"}]}))
     async with gym_trio.open_gym(config, "processes") as gym, gym.run_examples(rows) as rollouts:
         results = [outcome.unwrap()[1] async for outcome in rollouts]
@@ -46,12 +46,12 @@ async def test_an_app_is_served_and_gone_with_the_gym(server_python: str, script
     assert all((one.returncode, one.escalated) == (0, False) for one in gym.supervisor.report.exits)
 
 
-async def test_a_server_that_dies_in_an_episode(server_python: str, scripted: Any) -> None:
+async def test_a_server_that_dies_in_an_episode(python_of_openenv: str, scripted: Any) -> None:
     """What was under way has lost its peer, what comes later finds nobody; neither is a reward, and nothing is left."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [server_python, "-m", "uvicorn", "games:word_app", "--port", str(port), "--log-level", "warning"]
+    command = [python_of_openenv, "-m", "uvicorn", "games:word_app", "--port", str(port), "--log-level", "warning"]
     config = scripted(["hm", "die"], command=command, base_url=f"http://127.0.0.1:{port}", cwd=HERE)
     async with gym_trio.open_gym(config) as gym:
         failures = []
@@ -64,9 +64,9 @@ async def test_a_server_that_dies_in_an_episode(server_python: str, scripted: An
 
 
 @pytest.mark.parametrize("python", [True, False])
-async def test_an_app_that_does_not_come_up(server_python: str, scripted: Any, python: bool) -> None:
+async def test_an_app_that_does_not_come_up(python_of_openenv: str, scripted: Any, python: bool) -> None:
     """The start fails at once, with the last lines of its process, or by the name of what is no program."""
-    block = {"app": "no_such_module:app", "python": server_python if python else "/no/such/python", "cwd": HERE}
+    block = {"app": "no_such_module:app", "python": python_of_openenv if python else "/no/such/python", "cwd": HERE}
     with trio.fail_after(50), pytest.raises(ServerStartError, match="no_such_module" if python else "/no/such/python"):
         async with gym_trio.open_gym(scripted(["right"], **block)):
             pass
