@@ -16,7 +16,7 @@ def text_parts(response: Mapping[str, Any]) -> list[str]:
     for item in response.get("output") or ():
         if item.get("type") == "message" and item.get("role", "assistant") == "assistant":
             content = item.get("content")
-            parts = [{"text": content}] if isinstance(content, str) else content or []
+            parts = [{"text": content}] if isinstance(content, str) else content if isinstance(content, list) else []
             found += [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
     return found
 

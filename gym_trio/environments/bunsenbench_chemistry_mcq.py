@@ -267,7 +267,7 @@ def _mode(response: Mapping[str, Any], text: str, found: str | None, expected: s
         return "correct" if found == expected else "wrong_answer"
     items = response.get("output") or ()
     parts = [part for item in items if isinstance(item.get("content"), list) for part in item["content"]]
-    if any(part.get("type") == "refusal" for part in parts):
+    if any(isinstance(part, Mapping) and part.get("type") == "refusal" for part in parts):
         return "refusal"
     cut = [response.get("status"), *(item.get("status") for item in items)]
     reason = (response.get("incomplete_details") or {}).get("reason")

@@ -90,10 +90,13 @@ def _action(response: Mapping[str, Any]) -> tuple[list[Call], bool]:
     items = response.get("output") or ()
     calls = [item for item in items if item.get("type") == "function_call"]
     messages = [item for item in items if item.get("type") == "message" and item.get("role") == "assistant"]
-    return calls, any(
-        isinstance(item.get("content"), str)
-        or any(part.get("type") == "output_text" for part in item.get("content") or ())
-        for item in messages
+    return calls, any(_has_text(item.get("content")) for item in messages)
+
+
+def _has_text(content: Any) -> bool:
+    parts = content if isinstance(content, list) else ()
+    return isinstance(content, str) or any(
+        isinstance(part, Mapping) and part.get("type") == "output_text" for part in parts
     )
 
 

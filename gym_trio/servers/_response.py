@@ -35,13 +35,17 @@ def reply_items(reply: Mapping[str, Any], server: str) -> list[dict[str, Any]]:
     **Errors**: `RolloutFailure` (stage ``agent``) that names ``server`` when it is no list of objects.
     """
     items = reply.get("output")
-    if isinstance(items, list) and all(isinstance(item, dict) for item in items):
+    if isinstance(items, list) and all(isinstance(item, dict) and _is_name(item.get("type")) for item in items):
         return items
     raise RolloutFailure(
         FailureKind.AGENT_RUN_ERROR,
         f"{server} answered with no list of output items: {items!r:.200}",
         stage=Stage.AGENT,
     )
+
+
+def _is_name(value: Any) -> bool:
+    return value is None or isinstance(value, str)
 
 
 def add_usage(total: Mapping[str, Any] | None, more: Any) -> dict[str, Any] | None:
@@ -65,7 +69,7 @@ def add_usage(total: Mapping[str, Any] | None, more: Any) -> dict[str, Any] | No
 def output_text(response: Mapping[str, Any], *, last_only: bool = False) -> str:
     """The assistant's text in ``response``: of all its messages, or of the last one. Reasoning is not text."""
     texts = [
-        content if isinstance(content, str) else "".join(part.get("text") or "" for part in content or ())
+        content if isinstance(content, str) else "".join(_texts(content))
         for item in response.get("output") or ()
         if item.get("type") == "message" and item.get("role", "assistant") == "assistant"
         for content in (item.get("content"),)
@@ -73,12 +77,23 @@ def output_text(response: Mapping[str, Any], *, last_only: bool = False) -> str:
     return texts[-1] if last_only and texts else "".join(texts)
 
 
+def _texts(content: Any) -> Iterator[str]:
+    # A model's own words: whatever it put there that is no text says nothing, and is no fault of the verifier.
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+            yield part["text"]
+
+
 def function_calls(response: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Each function call in ``response`` as name and arguments; ``None`` where these are no JSON object."""
+    """Each function call in ``response`` as name and arguments; ``None`` where these are no JSON object.
+
+    A name that is no text is an empty one.
+    """
     for item in response.get("output") or ():
         if item.get("type") == "function_call":
             try:
                 arguments = orjson.loads(item.get("arguments") or "{}")
             except orjson.JSONDecodeError:
                 arguments = None
-            yield item.get("name") or "", arguments if isinstance(arguments, dict) else None
+            name = item.get("name")
+            yield name if isinstance(name, str) else "", arguments if isinstance(arguments, dict) else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from ..errors import FailureKind, RolloutFailure, Stage
@@ -22,13 +24,15 @@ def verify_response(answer: Any) -> dict[str, Any]:
             return {**answer, "reward": _finite(answer["reward"])}
         components = {name: _finite(value) for name, value in answer.items()}
         if components:
-            return {"reward": sum(components.values()), "reward_components": components}
+            return {"reward": _finite(sum(components.values())), "reward_components": components}
     return {"reward": _finite(answer)}
 
 
 def _finite(value: Any) -> float:
-    if isinstance(value, bool | int | float) and math.isfinite(value):
-        return float(value)
+    # Real: also what other packages make, such as a numpy.float32 or a Fraction.
+    with contextlib.suppress(OverflowError):
+        if isinstance(value, Real) and math.isfinite(value):
+            return float(value)
     raise RolloutFailure(
         FailureKind.VERIFIER_ERROR,
         f"the verifier returned {value!r:.500}, which is not a finite number",

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
+from gym_trio.environments import IMPLEMENTATIONS
 from gym_trio.environments._spans import without_spans
 from gym_trio.environments.calendar import list_in
+from gym_trio.errors import ConfigError
+from gym_trio.servers import GymnasiumServer, RequestBody, verify_response
 
 # In a process of its own, whose processor time is bounded: an expression that never ends cannot be interrupted. Two
 # hundred thousand letters take milliseconds where the time grows with the length, and hours where it grows with the
@@ -81,3 +86,51 @@ def test_parts_without_an_end_stay() -> None:
     assert without_spans("a<b<c>d>e{f<g}h<i{j", angles, braces) == "ad>eh<i{j"
     assert without_spans("{<}>x", angles, braces) == ">x"
     assert without_spans("", angles) == ""
+
+
+WORDS: list[Any] = [
+    None,
+    "plain",
+    5,
+    {"a": 1},
+    ["hi"],
+    [None],
+    [{}],
+    [{"text": 5}],
+    [{"type": "refusal", "refusal": 1}],
+]
+ARGUMENTS: list[Any] = [None, "", "null", "[]", "{", 5, {"a": 1}, ["x"], '"x"', '{"a": [{"b": null}]}', '{"a": 1e999}']
+ODD_ITEMS: list[Any] = [
+    {},
+    {"type": None},
+    *({"type": "message", "role": "assistant", "content": content} for content in WORDS),
+    *({"type": "function_call", "name": name, "arguments": "{}"} for name in (None, 3, ["a"], {"a": 1})),
+]
+
+
+@pytest.mark.parametrize("name", sorted(set(IMPLEMENTATIONS) - {"verifiers", "openenv", "human_eval"}))
+async def test_an_answer_of_odd_items_is_judged_like_any_other(environment_class: Any, name: str) -> None:
+    """What a model puts in place of a text, a name or arguments never makes a verifier raise."""
+    cls = environment_class(name)
+    try:
+        rows = list(cls.rows({}))
+    except ConfigError as error:
+        pytest.skip(str(error))  # an extra is not there
+    for row in (rows[0], rows[-1]):
+        tools = [tool["name"] for tool in row["responses_create_params"].get("tools") or ()] or ["x"]
+        calls = [
+            {"type": "function_call", "name": tool, "arguments": arguments, "call_id": "c"}
+            for tool in tools[:3]
+            for arguments in ARGUMENTS
+        ]
+        for item in (*ODD_ITEMS, *calls):
+            environment, request = cls(name=name, config={}), RequestBody({**row, "response": {"output": [item]}})
+            session = await environment.create_session()
+            if isinstance(environment, GymnasiumServer):
+                await environment.reset(session, RequestBody(row))
+                await environment.step(session, request.response, RequestBody(row))
+                continue
+            await environment.seed_session(session, RequestBody(row))
+            answer = environment.verify(session, request)
+            answer = await answer if inspect.isawaitable(answer) else answer
+            assert verify_response(answer)["reward"] <= 3, item

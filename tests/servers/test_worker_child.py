@@ -5,6 +5,8 @@ from __future__ import annotations
 import pathlib
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import orjson
@@ -41,6 +43,21 @@ def test_a_verdict_is_the_verify_response() -> None:
     assert answer_to(lambda: 1) == {"answer": {"reward": 1.0}}
     named = answer_to(lambda: {"a": 1, "b": 2})
     assert named == {"answer": {"reward": 3.0, "reward_components": {"a": 1.0, "b": 2.0}}}
+
+
+def test_a_number_of_another_kind_is_a_reward() -> None:
+    """What counts as a real number: numpy's are registered as such, in every width."""
+    assert answer_to(lambda: Fraction(1, 4)) == {"answer": {"reward": 0.25}}
+
+
+@pytest.mark.parametrize(
+    "odd", [10**400, {"a": 1e308, "b": 1e308}, {"reward": 10**400}, 1j, Decimal(1), "1", b"1", [1.0]]
+)
+def test_what_is_no_finite_number_is_no_reward(odd: Any) -> None:
+    """Neither are named rewards whose sum is none."""
+    failure = answer_to(lambda: odd)["failure"]["failure"]
+    assert failure["failure_kind"] == "verifier_error"
+    assert "not a finite number" in failure["failure_reason"]
 
 
 def test_an_async_verifier_runs_to_its_end() -> None:
