@@ -27,6 +27,7 @@ from ._console import print_json, print_line, tell
 __all__ = ["env_test", "env_validate"]
 
 SCRIPTED = "policy_model"
+NOT_TASK_DATA = ("responses_create_params", "agent_ref")
 
 
 @attrs.frozen
@@ -145,10 +146,16 @@ async def _contract_checks(config: GymConfig, environment: str) -> list[Check]:
     block = config.server(environment)
     factory = functools.partial(build_server, block, None)
     try:
-        await check_session_contract(factory)
+        await check_session_contract(factory, seed=_seed(config))
     except AssertionError as error:
         return [Check("session contract", False, str(error))]
     return [Check("session contract", True)]
+
+
+def _seed(config: GymConfig) -> dict[str, Any]:
+    """A seed for the environment's first row: what its seed_session may count on."""
+    row = next((row for _, row in _numbered(config, None)), {})
+    return {"task_data": {name: value for name, value in row.items() if name not in NOT_TASK_DATA}}
 
 
 async def _fixture_checks(environment: str, fixtures: list[dict[str, Any]]) -> list[Check]:

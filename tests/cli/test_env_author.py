@@ -51,6 +51,17 @@ def test_a_verifier_that_is_not_deterministic_fails(run: Any, tmp_path: pathlib.
     assert "fixture full reward: not deterministic" in ran.out
 
 
+def test_the_contract_is_checked_with_a_row_of_the_environment(run: Any, tmp_path: pathlib.Path) -> None:
+    """A seed may count on what the environment's own rows have."""
+    run("env", "init", "my_env")
+    path = tmp_path / "my_env" / "environment.py"
+    path.write_text(path.read_text().replace("session.sky = None", "session.sky, session.city = None, row['city']"))
+    (tmp_path / "my_env" / "test_environment.py").unlink()
+    ran = run("env", "test", "my_env")
+    assert "ok     session contract" in ran.out
+    assert ran.code == 0, ran.out
+
+
 def test_a_row_that_does_not_fit_is_named_with_its_field(run: Any, tmp_path: pathlib.Path) -> None:
     """validate says file, line and field."""
     run("env", "init", "my_env")
