@@ -101,4 +101,17 @@ def build_server(block: ServerBlock, client: ServerClient | None) -> Server:
         settings_type = NoSettings
     if settings_type is not None:
         structure(cast("type[Any]", settings_type), block.settings, key=block.key, file=block.file, ignore=COMMON_KEYS)
-    return cls(name=block.name, config=block.settings, client=client)
+    try:
+        server = cls(name=block.name, config=block.settings, client=client)
+    except TypeError as error:
+        raise _cannot_be_made(cls, f": {error}", block) from error
+    if "name" not in vars(server):
+        raise _cannot_be_made(cls, "", block)
+    return server
+
+
+def _cannot_be_made(cls: type[Server], why: str, block: ServerBlock) -> ConfigError:
+    told = f"{cls.__name__} cannot be made with name=, config= and client={why}"
+    if "__init__" in vars(cls):
+        told += "; its __init__ must take **options and hand them to super().__init__(**options)"
+    return ConfigError(told, file=block.file, key=block.key)

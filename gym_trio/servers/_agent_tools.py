@@ -11,15 +11,13 @@ import trio
 from ..errors import FailureKind, ResponseError, RolloutFailure, Stage, TransportError
 from ._body import RequestBody
 from ._failures import failure_of
+from ._tools import NO_TOOLS
 from ._within import within
 
 if TYPE_CHECKING:
     from ._agent import AgentServer
 
 __all__ = ["RemoteTool", "ToolCaller"]
-
-# Routes of an environment that are no tools: a model must neither see its reward nor end its session.
-NO_TOOLS = frozenset({"aggregate_metrics", "close_session", "mcp", "reset", "seed_session", "step", "verify"})
 
 RemoteTool = Callable[[Mapping[str, Any]], Awaitable[str]]
 

@@ -10,7 +10,7 @@ import attrs
 import orjson
 
 from .. import errors, telemetry
-from ._failures import failure_of, failure_to_wire
+from ._failures import failure_of, failure_to_wire, sole_cause
 from ._stage_times import StageTimes
 
 __all__ = ["JsonEndpoint", "Reply", "RequestBody", "encode_default", "parse_cookies", "read_body", "send_json"]
@@ -38,7 +38,7 @@ class RequestBody(dict[str, Any]):
     **Ownership**: the handler owns the object and may change it.
     """
 
-    __slots__ = ("_headers", "agent_session", "cookies", "path_params", "rollout_id", "sent_cookies", "stages")
+    __slots__ = ("_cookies", "_headers", "_sent_cookies", "_stages", "agent_session", "path_params", "rollout_id")
 
     def __init__(
         self,
@@ -53,17 +53,46 @@ class RequestBody(dict[str, Any]):
         super().__init__(body or {})
         self._headers = headers
         self.path_params: Mapping[str, Any] = path_params or {}
-        self.sent_cookies: dict[str, str] = dict(cookies) if cookies is not None else parse_cookies(headers)
-        self.cookies: dict[str, str] = dict(self.sent_cookies)
+        # Most handlers ask for some of these only, and a rollout is seven requests.
+        self._sent_cookies: dict[str, str] | None = None if cookies is None else dict(cookies)
+        self._cookies: dict[str, str] | None = None
+        self._stages = stages
         self.rollout_id: str | None = rollout_id or self._find_rollout_id()
         self.agent_session: Any = None
-        self.stages = stages or StageTimes()
 
     def _find_rollout_id(self) -> str | None:
-        found = self.path_params.get("rollout_id") or self.get("_ng_rollout_id")
+        found: str | None = self.path_params.get("rollout_id") or self.get("_ng_rollout_id")
         if found is None:
-            found = next((value.decode("latin-1") for name, value in self._headers if name == b"x-ng-rollout-id"), None)
+            for name, value in self._headers:
+                if name == b"x-ng-rollout-id":
+                    return value.decode("latin-1")
         return found
+
+    @property
+    def sent_cookies(self) -> dict[str, str]:
+        """The cookies as they came."""
+        if self._sent_cookies is None:
+            self._sent_cookies = parse_cookies(self._headers)
+        return self._sent_cookies
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        if self._cookies is None:
+            self._cookies = dict(self.sent_cookies)
+        return self._cookies
+
+    def changed_cookies(self) -> dict[str, str]:
+        """Those that the response has to set."""
+        if self._cookies is None:
+            return {}
+        sent = self.sent_cookies
+        return {name: value for name, value in self._cookies.items() if sent.get(name) != value}
+
+    @property
+    def stages(self) -> StageTimes:
+        if self._stages is None:
+            self._stages = StageTimes()
+        return self._stages
 
     def within(self, agent_session: Any, cookies: Mapping[str, str]) -> RequestBody:
         """The same request as one of an agent session, with cookies of its own."""
@@ -200,6 +229,7 @@ class JsonEndpoint:
         await send_json(send, reply.status, reply.body, headers, content=encoded)
 
     def _error_reply(self, error: Exception) -> Reply:
+        error = sole_cause(error)
         if isinstance(error, errors.RequestRefused):
             return Reply({"detail": error.detail}, status=error.status)
         for kind, status in _SESSION_STATUS:
@@ -229,10 +259,7 @@ def _parse(content: bytes) -> dict[str, Any]:
 
 
 def _cookie_headers(request: RequestBody) -> list[tuple[bytes, bytes]]:
-    if request.cookies == request.sent_cookies:
-        return []
     return [
         (b"set-cookie", f"{name}={value}; Path=/; HttpOnly; SameSite=lax".encode("latin-1"))
-        for name, value in request.cookies.items()
-        if request.sent_cookies.get(name) != value
+        for name, value in request.changed_cookies().items()
     ]

@@ -10,7 +10,7 @@ import orjson
 from .. import errors
 from ..errors import FailureKind, RolloutFailure, Stage
 
-__all__ = ["failure_from_wire", "failure_of", "failure_to_wire"]
+__all__ = ["failure_from_wire", "failure_of", "failure_to_wire", "sole_cause"]
 
 # Statuses that say "try again": the same rule decides an agent's own status and a failed row's class.
 RETRYABLE_STATUSES = frozenset({429, 502, 503, 504})
@@ -27,6 +27,7 @@ def failure_of(
     error: Exception, *, kind: str = FailureKind.AGENT_RUN_ERROR, stage: str = Stage.AGENT
 ) -> RolloutFailure:
     """``error`` as a `RolloutFailure` without a traceback: itself when it is one, else typed by what it is."""
+    error = sole_cause(error)
     if isinstance(error, RolloutFailure):
         return error
     name = type(error).__name__
@@ -44,7 +45,21 @@ def failure_of(
         typed = next(found for base, found in _TRANSPORT_KINDS if isinstance(error, base))
         return RolloutFailure(typed, str(error), None, stage, exception_type=name, delivery=error.delivery)
     text = str(error) if isinstance(error, errors.GymError) else f"{name}: {error}"
+    if isinstance(error, ExceptionGroup):
+        text += "; the first: {0.__class__.__name__}: {0}".format(_leaves(error)[0])
     return RolloutFailure(kind, text, None, stage, exception_type=name)
+
+
+def sole_cause(error: Exception) -> Exception:
+    """The one exception in a group of a single one, at any depth; else ``error`` itself."""
+    leaves = _leaves(error)
+    return leaves[0] if len(leaves) == 1 else error
+
+
+def _leaves(error: Exception) -> list[Exception]:
+    if not isinstance(error, ExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
 
 
 def failure_to_wire(failure: RolloutFailure) -> tuple[int, dict[str, Any]]:

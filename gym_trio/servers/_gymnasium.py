@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import FailureKind, RequestRefused, RolloutFailure, Stage
+from ._authored import authored
 from ._body import RequestBody
 from ._resources import ResourcesServer
+from ._verdict import finite_number
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -62,7 +63,7 @@ class GymnasiumServer(ResourcesServer):
 
     async def _reset(self, request: RequestBody) -> dict[str, Any]:
         async with self.resource_sessions.begun(request) as session:
-            answer = await self.reset(session, request)
+            answer = await authored(self.reset, session, request)
         observation, info = answer if isinstance(answer, tuple) else (answer, {})
         return step_response(self.name, observation, 0.0, False, False, info)
 
@@ -71,7 +72,7 @@ class GymnasiumServer(ResourcesServer):
         if not isinstance(response, Mapping):
             raise RequestRefused(422, "step needs the row's response, an object")
         with self.resource_sessions.using(request) as session:
-            answer = await self.step(session, response, request)
+            answer = await authored(self.step, session, response, request)
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise _broken(self.name, f"step returned {answer!r:.200}, not five values")
         made = step_response(self.name, *answer)
@@ -92,7 +93,8 @@ def step_response(
         raise _broken(server, f"an observation must be a text or None, not {observation!r:.200}")
     if not isinstance(info, Mapping):
         raise _broken(server, f"info must be an object, not {info!r:.200}")
-    if not isinstance(reward, bool | int | float) or not math.isfinite(reward):
+    finite = finite_number(reward)
+    if finite is None:
         raise RolloutFailure(
             FailureKind.VERIFIER_ERROR,
             f"{server}: the reward of a step is {reward!r:.200}, which is not a finite number",
@@ -101,7 +103,7 @@ def step_response(
         )
     return {
         "observation": observation,
-        "reward": float(reward),
+        "reward": finite,
         "terminated": bool(terminated),
         "truncated": bool(truncated),
         "info": dict(info),

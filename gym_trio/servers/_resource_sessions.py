@@ -16,6 +16,7 @@ import trio
 
 from ..errors import RequestRefused, SessionConflict, SessionsDraining, SessionSetupError
 from ..sessions import ConflictReason, SessionPhase, SessionUse
+from ._authored import authored
 from ._body import RequestBody
 from ._session_forms import ResourcesClose, ResourcesSeed, check_form, fingerprint
 from ._signed_cookie import SignedCookie
@@ -83,7 +84,7 @@ class ResourceSessions:
     async def _seed_plain(self, request: RequestBody) -> dict[str, Any]:
         session_id, state = await self._open_plain(_drawn_key(request))
         try:
-            answer = dict(await self._server.seed_session(state, request) or {})
+            answer = await self._prepare(state, request)
         except BaseException:
             # Nobody has learnt the id: the session must end here. The registry closes it, whatever cut this task.
             self._server.sessions.release_soon(session_id)
@@ -91,11 +92,17 @@ class ResourceSessions:
         request.cookies[COOKIE] = self._cookie.sign(session_id)
         return {**answer, "mcp": self._server.mcp.access(session_id)} if self._server.mcp else answer
 
+    async def _prepare(self, state: Any, row: RequestBody) -> dict[str, Any]:
+        answer = await authored(self._server.seed_session, state, row)
+        if answer is not None and not isinstance(answer, Mapping):
+            raise TypeError(f"seed_session returned {answer!r:.200}, which is neither None nor an object")
+        return dict(answer or {})
+
     async def _open_plain(self, drawn: str | None = None) -> tuple[str, Any]:
         registry = self._server.sessions
         registry.admit()
         try:
-            state = await self._server.create_session()
+            state = await authored(self._server.create_session)
         except SessionSetupError as error:
             registry.release_soon(await self._register(error.state))
             raise
@@ -107,7 +114,7 @@ class ResourceSessions:
         except (SessionsDraining, SessionConflict):
             # The server began to shut down while the state was made, or the client has left and closed it already.
             with trio.move_on_after(self._server.sessions.timeouts.session_close_timeout_seconds, shield=True):
-                await self._server.dispose_session(state)
+                await authored(self._server.dispose_session, state)
             raise
 
     def _closer(self, state: Any) -> Any:
@@ -123,9 +130,9 @@ class ResourceSessions:
         row = RequestBody(form.task_data, headers=(), cookies={}, rollout_id=form.episode_id.key)
 
         async def open_session() -> ResourceSession:
-            session = ResourceSession(await self._server.create_session())
+            session = ResourceSession(await authored(self._server.create_session))
             try:
-                session.answer = dict(await self._server.seed_session(session.state, row) or {})
+                session.answer = await self._prepare(session.state, row)
             except (Exception, trio.Cancelled) as error:
                 raise SessionSetupError(session) from error
             return session
@@ -149,7 +156,8 @@ class ResourceSessions:
         return answer
 
     async def _dispose(self, session: Any) -> None:
-        await self._server.dispose_session(session.state if isinstance(session, ResourceSession) else session)
+        state = session.state if isinstance(session, ResourceSession) else session
+        await authored(self._server.dispose_session, state)
 
     def using(self, request: RequestBody) -> StateUse:
         """A context manager around the state of the request's session, which is not idle for as long as it runs.

@@ -101,7 +101,10 @@ class ResourcesServer(Server):
         return type(self).dispose_session is not ResourcesServer.dispose_session or _own_close(session) is not None
 
     async def seed_session(self, session: Any, row: RequestBody) -> Mapping[str, Any] | None:
-        """Prepare ``session`` for ``row``; what is returned is added to the seed's answer. Default: nothing."""
+        """Prepare ``session`` for ``row``; what is returned is added to the seed's answer. Default: nothing.
+
+        A plain ``def`` does as well, here and in the other methods of a session; either must not block.
+        """
         return None
 
     def verify(self, session: Any, request: RequestBody) -> Verdict | Awaitable[Verdict]:

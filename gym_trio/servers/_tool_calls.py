@@ -14,6 +14,7 @@ import trio
 
 from ..errors import FailureKind, RolloutFailure, Stage
 from ._answers import job_answer
+from ._authored import authored
 from ._body import Reply
 from ._jobs import ToolUse
 from ._session_state import state_from
@@ -111,10 +112,10 @@ class ToolCalls:
         server = self._server
         seconds = server.limits.tool_timeout_seconds or LOOP_SECONDS
         with trio.move_on_after(seconds):
-            if tool.is_async:
-                return Reply(encoded_answer(server.name, tool, await tool.method(server, session, **arguments)))
             call = functools.partial(tool.method, server, session, **arguments)
-            found = await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._threads)
+            if not tool.is_async:
+                call = functools.partial(trio.to_thread.run_sync, call, abandon_on_cancel=True, limiter=self._threads)
+            found = await authored(call)
             return Reply(encoded_answer(server.name, tool, found))
         raise RolloutFailure(
             FailureKind.AGENT_TIMEOUT,

@@ -18,6 +18,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MARK = "_gym_trio_tool"
 
+# Routes of an environment that are no tools: a model must neither see its reward nor end its session.
+NO_TOOLS = frozenset({"aggregate_metrics", "close_session", "mcp", "reset", "seed_session", "step", "verify"})
+
 
 @overload
 def tool(method: F) -> F: ...
@@ -125,9 +128,14 @@ def _make_tool(cls: type, name: str, method: Callable[..., Any], mark: _Mark) ->
     where = f"{cls.__name__}.{name}"
     if not inspect.isfunction(method):
         raise ConfigError("a tool must be a method", key=where)
-    hints = typing.get_type_hints(method, include_extras=True)
+    if name in NO_TOOLS or _is_servers_own(cls, name):
+        raise ConfigError("the server has something of that name itself; a tool must have another", key=where)
+    try:
+        hints = typing.get_type_hints(method, include_extras=True)
+    except (NameError, TypeError, AttributeError) as error:
+        raise ConfigError(f"its annotations cannot be read: {error}", key=where) from None
     fields: list[Any] = []
-    for parameter in list(inspect.signature(method).parameters.values())[2:]:
+    for parameter in _arguments_of(method, hints, where):
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise ConfigError("a tool names each of its arguments; * and ** have no schema", key=where)
         kind = hints.get(parameter.name, Any)
@@ -138,10 +146,36 @@ def _make_tool(cls: type, name: str, method: Callable[..., Any], mark: _Mark) ->
     try:
         arguments_type = msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
         parameters = _inline(msgspec.json.schema(arguments_type))
-    except TypeError as error:
+    except (TypeError, NameError, AttributeError) as error:  # what msgspec finds when it looks into a type
         raise ConfigError(f"an argument's type has no JSON schema: {error}", key=where) from None
     doc = inspect.getdoc(method) or ""
     return Tool(name, doc, parameters, method, arguments_type, mark.is_async, mark.isolated)
+
+
+def _is_servers_own(cls: type, name: str) -> bool:
+    """Would a tool of that name take the place of what the server's base classes do?"""
+    return any(
+        name in vars(base) and not hasattr(vars(base)[name], _MARK)
+        for base in cls.__mro__
+        if base.__module__.startswith("gym_trio.servers.")
+    )
+
+
+def _arguments_of(method: Any, hints: Mapping[str, Any], where: str) -> list[inspect.Parameter]:
+    """The parameters after ``self`` and the session. **Errors**: `ConfigError` when the session is not among them."""
+    parameters = list(inspect.signature(method).parameters.values())
+    second = parameters[1] if len(parameters) > 1 else None
+    if second is None or second.kind is not second.POSITIONAL_OR_KEYWORD or _is_argument(second, hints):
+        told = f", not {second}" if second is not None else ""
+        raise ConfigError(
+            f"a tool takes self and then the session{told}: def {method.__name__}(self, session, ...)", key=where
+        )
+    return parameters[2:]
+
+
+def _is_argument(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
+    # No session is one of these, and a tool whose first argument is taken for the session would never get it.
+    return parameter.name != "session" and hints.get(parameter.name) in (str, int, float, bool)
 
 
 def _inline(schema: dict[str, Any]) -> dict[str, Any]:

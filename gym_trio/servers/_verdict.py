@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import FailureKind, RolloutFailure, Stage
 
-__all__ = ["verify_response"]
+__all__ = ["finite_number", "verify_response"]
 
 
 def verify_response(answer: Any) -> dict[str, Any]:
@@ -28,11 +28,19 @@ def verify_response(answer: Any) -> dict[str, Any]:
     return {"reward": _finite(answer)}
 
 
-def _finite(value: Any) -> float:
+def finite_number(value: Any) -> float | None:
+    """``value`` as a reward; ``None`` for what can be none."""
     # Real: also what other packages make, such as a numpy.float32 or a Fraction.
     with contextlib.suppress(OverflowError):
         if isinstance(value, Real) and math.isfinite(value):
             return float(value)
+    return None
+
+
+def _finite(value: Any) -> float:
+    found = finite_number(value)
+    if found is not None:
+        return found
     raise RolloutFailure(
         FailureKind.VERIFIER_ERROR,
         f"the verifier returned {value!r:.500}, which is not a finite number",

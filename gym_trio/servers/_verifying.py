@@ -12,6 +12,7 @@ import trio
 
 from ..errors import FailureKind, RolloutFailure, Stage
 from ._answers import job_answer
+from ._authored import authored
 from ._body import RequestBody
 from ._jobs import Verification
 from ._verdict import verify_response
@@ -87,13 +88,12 @@ class Verifying:
 
     async def _judge(self, scope: trio.CancelScope, session: Any, request: RequestBody) -> Any:
         if self._place is Place.LOOP:
-            found = self._server.verify(session, request)
-        else:
-            scope.deadline = math.inf  # the wait for a thread is not the verifier's
-            async with self._threads:
-                scope.deadline = trio.current_time() + self._seconds
-                verify = functools.partial(self._server.verify, session, request)
-                found = await trio.to_thread.run_sync(verify, abandon_on_cancel=True)
+            return await authored(self._server.verify, session, request)
+        scope.deadline = math.inf  # the wait for a thread is not the verifier's
+        async with self._threads:
+            scope.deadline = trio.current_time() + self._seconds
+            verify = functools.partial(self._server.verify, session, request)
+            found = await authored(functools.partial(trio.to_thread.run_sync, verify, abandon_on_cancel=True))
         return await found if inspect.isawaitable(found) else found
 
     async def aclose(self) -> None:

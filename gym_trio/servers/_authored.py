@@ -1,0 +1,27 @@
+"""Calling what an author wrote: async or plain, and never the end of the server."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["authored"]
+
+
+async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
+    """What ``method`` returns, awaited where it has to be.
+
+    **Cancellation**: passes through.
+
+    **Errors**: what it raises; a `SystemExit` as `RuntimeError`, for it would end the server and all other rollouts.
+    """
+    try:
+        found = method(*arguments)
+        return await found if inspect.isawaitable(found) else found
+    except SystemExit as error:
+        raise RuntimeError(f"SystemExit: {error}") from error
+    except BaseExceptionGroup as group:
+        if isinstance(group, Exception) or group.split((Exception, SystemExit))[1] is not None:
+            raise
+        raise RuntimeError(f"SystemExit, in a group: {group}") from group

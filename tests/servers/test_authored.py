@@ -1,0 +1,212 @@
+"""What authors write: plain or async, and whatever comes of it, one failure of one rollout."""
+
+from __future__ import annotations
+
+import enum
+from fractions import Fraction
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from gym_trio.errors import ConfigError, FailureKind, RequestRefused, RolloutFailure
+from gym_trio.servers import GymnasiumServer, RequestBody, ResourcesServer, tool, tools_of
+from gym_trio.servers._authored import authored
+from gym_trio.servers._failures import failure_of
+
+
+class Plain(ResourcesServer):
+    """Everything that may be plain is."""
+
+    disposed: list[Any]
+
+    def create_session(self) -> Any:  # type: ignore[override]
+        return {"made": True}
+
+    def seed_session(self, session: Any, row: RequestBody) -> Any:  # type: ignore[override]
+        session["seed"] = row.get("n", 0)
+        return {"hint": session["seed"]}
+
+    def dispose_session(self, session: Any) -> None:  # type: ignore[override]
+        self.disposed.append(session)
+
+    async def verify(self, session: Any, request: RequestBody) -> float:
+        return float(session["seed"])
+
+
+@pytest.mark.parametrize("typed", [False, True])
+async def test_methods_of_a_session_may_be_plain(open_servers: Any, typed: bool) -> None:
+    """They are called as async ones are, and what they return counts."""
+    disposed: list[Any] = []
+    kind = type("Kind", (Plain,), {"disposed": disposed})
+    episode = {
+        "resources_session_id": "s1",
+        "episode_id": {"rollout_id": "r", "attempt": 0},
+        "task_id": {"taskset": "t", "task_id": "1"},
+    }
+    body: Any = {**episode, "task_data": {"n": 3}} if typed else {"n": 3}
+    async with open_servers((kind, "env", {})) as gym:
+        seeded = await gym.client.post("env", "/seed_session", json=body)
+        assert seeded.json()["hint"] == 3
+        judged = await gym.client.post("env", "/verify", json={"response": {}}, cookies=seeded.cookies())
+        assert judged.json()["reward"] == 3.0
+    assert disposed == [{"made": True, "seed": 3}]
+
+
+class Steps(GymnasiumServer):
+    """Plain, with a reward of another type of number."""
+
+    def reset(self, session: Any, row: RequestBody) -> Any:  # type: ignore[override]
+        return "go"
+
+    def step(self, session: Any, response: Any, row: RequestBody) -> Any:  # type: ignore[override]
+        return None, Fraction(1, 2), True, False, {}
+
+
+async def test_reset_and_step_may_be_plain(open_servers: Any) -> None:
+    """As above; and a reward may be whatever counts as a real number."""
+    async with open_servers((Steps, "env", {})) as gym:
+        begun = await gym.client.post("env", "/reset", json={})
+        assert begun.json()["observation"] == "go"
+        stepped = await gym.client.post("env", "/step", json={"response": {}}, cookies=begun.cookies())
+        assert (stepped.json()["reward"], stepped.json()["terminated"]) == (0.5, True)
+
+
+class Quits(ResourcesServer):
+    """It ends the program, where it is told to."""
+
+    async def seed_session(self, session: Any, row: RequestBody) -> None:
+        if row.get("where") == "seed":
+            raise SystemExit(3)
+
+    @tool
+    async def quit(self, session: Any) -> None:
+        """On the loop."""
+        raise SystemExit(3)
+
+    @tool(isolated=False)
+    def quit_in_a_thread(self, session: Any) -> None:
+        """Beside it."""
+        raise SystemExit(3)
+
+    @tool
+    async def quit_in_a_nursery(self, session: Any) -> None:
+        """Within tasks of its own."""
+
+        async def leave() -> None:
+            raise SystemExit(3)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(leave)
+
+    async def verify(self, session: Any, request: RequestBody) -> float:
+        if request.get("where") == "verify":
+            raise SystemExit(3)
+        return 1.0
+
+
+@pytest.mark.parametrize("where", ["seed", "quit", "quit_in_a_thread", "quit_in_a_nursery", "verify"])
+async def test_a_system_exit_ends_one_rollout_and_not_the_server(open_servers: Any, where: str) -> None:
+    """It is a failure of its stage that says what it was, and the next rollout is judged as ever."""
+    async with open_servers((Quits, "env", {})) as gym:
+        seeded = await gym.client.post("env", "/seed_session", json={"where": where})
+        if where.startswith("quit"):
+            seeded = await gym.client.post("env", f"/{where}", json={}, cookies=seeded.cookies())
+        elif where == "verify":
+            body = {"where": where, "response": {}}
+            seeded = await gym.client.post("env", "/verify", json=body, cookies=seeded.cookies())
+        assert seeded.status == 500
+        failure = seeded.json()["failure"]
+        assert "SystemExit" in failure["failure_reason"]
+        assert failure["stage"] == {"seed": "seed", "verify": "verification"}.get(where, "agent")
+        assert (await gym.client.post("env", "/verify", json={"response": {}})).json()["reward"] == 1.0
+
+
+async def test_only_exits_become_errors() -> None:
+    """An interrupt, alone or in a group with others, goes on."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def both() -> None:
+        raise BaseExceptionGroup("both", [SystemExit(1), KeyboardInterrupt()])
+
+    with pytest.raises(KeyboardInterrupt):
+        await authored(interrupt)
+    with pytest.raises(BaseExceptionGroup):
+        await authored(both)
+
+
+async def test_a_seed_that_returns_no_object_is_named(open_servers: Any) -> None:
+    """What it returned is in the failure."""
+    kind = type("Kind", (ResourcesServer,), {"seed_session": lambda self, session, row: "hello"})
+    async with open_servers((kind, "env", {})) as gym:
+        failure = (await gym.client.post("env", "/seed_session", json={})).json()["failure"]
+        assert "seed_session returned 'hello'" in failure["failure_reason"]
+        assert failure["stage"] == "seed"
+
+
+def test_an_error_from_a_nursery_is_told_as_what_it_is() -> None:
+    """A group of one is that one, at any depth; of several the first is named."""
+    inner = ExceptionGroup("inner", [ValueError("x")])
+    failure = failure_of(ExceptionGroup("outer", [inner]))
+    assert (failure.message, failure.exception_type) == ("ValueError: x", "ValueError")
+    own = RolloutFailure(FailureKind.JUDGE_FAILED, "silent")
+    assert failure_of(ExceptionGroup("outer", [own])) is own
+    assert "; the first: ValueError: x" in failure_of(ExceptionGroup("two", [inner, KeyError("y")])).message
+
+
+async def test_a_refusal_from_a_nursery_keeps_its_status(open_servers: Any) -> None:
+    """As one that is raised outside of it."""
+
+    async def verify(self: Any, session: Any, request: RequestBody) -> float:
+        async def refuse() -> None:
+            raise RequestRefused(422, "no answer")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(refuse)
+        return 1.0
+
+    async with open_servers((type("Kind", (ResourcesServer,), {"verify": verify}), "env", {})) as gym:
+        response = await gym.client.post("env", "/verify", json={"response": {}})
+        assert (response.status, response.json()["detail"]) == (422, "no answer")
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@attrs.define
+class State:
+    count: int = 0
+
+
+async def without_anything(self: Any) -> None: ...
+async def without_session(self: Any, city: str) -> None: ...
+async def by_name_alone(self: Any, *, session: Any) -> None: ...
+async def good(self: Any, state: State, colour: Colour) -> None: ...
+async def odd(self: Any, session: Any, event: trio.Event) -> None: ...
+async def unreadable(self: Any, session: Any, what: Nothing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "says"),
+    [
+        ("look", without_anything, r"takes self and then the session: def without_anything\(self, session, \.\.\.\)"),
+        ("look", without_session, "takes self and then the session, not city: "),
+        ("look", by_name_alone, "takes self and then the session"),
+        ("look", odd, "has no JSON schema"),
+        ("look", unreadable, "annotations cannot be read: name 'Nothing' is not defined"),
+        ("verify", good, "the server has something of that name itself"),
+        ("routes", good, "the server has something of that name itself"),
+        ("aggregate_metrics", good, "the server has something of that name itself"),
+        ("step", good, "the server has something of that name itself"),
+    ],
+)
+def test_a_method_that_cannot_be_a_tool_is_named(name: str, method: Any, says: str) -> None:
+    """When the class is first used: its arguments would be taken for the session, or it for a part of the server."""
+    kind = type("Kind", (ResourcesServer,), {name: tool(method)})
+    with pytest.raises(ConfigError, match=rf"Kind\.{name}: .*{says}"):
+        tools_of(kind)
+    assert set(tools_of(type("Fine", (ResourcesServer,), {"look": tool(good)}))) == {"look"}
