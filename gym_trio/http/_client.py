@@ -203,9 +203,10 @@ class ServerClient:
 
 def _merge(pairs: HeaderPairs, headers: Mapping[str, str]) -> HeaderPairs:
     """The caller's headers replace ours of the same name."""
-    added = tuple([(_bytes(name.lower()), _bytes(value)) for name, value in headers.items()])
-    names = {name for name, _ in added}
-    return tuple([pair for pair in pairs if pair[0] not in names]) + added
+    added = {_bytes(name.lower()): _bytes(value) for name, value in headers.items()}
+    if any([name in added for name, _ in pairs]):
+        pairs = tuple([pair for pair in pairs if pair[0] not in added])
+    return (*pairs, *added.items())
 
 
 def _cookie(cookies: Mapping[str, str]) -> tuple[bytes, bytes]:

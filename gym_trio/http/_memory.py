@@ -12,7 +12,7 @@ import trio
 from ..errors import Delivery, TransportError
 from ._disconnect import DISCONNECT_EXTENSION, App, Scope
 from ._encode import KnownHeaders, check_request_line, frame
-from ._memory_call import MemoryCall, StreamedCall
+from ._memory_call import KnownPairs, MemoryCall, StreamedCall
 from ._message import Request, Response, StreamedResponse
 
 __all__ = ["MemoryTransport"]
@@ -43,6 +43,7 @@ class MemoryTransport:
         self._max_body_bytes = max_body_bytes
         self._targets: dict[bytes, tuple[str, bytes, bytes]] = {}
         self._known_headers = KnownHeaders()
+        self._known_pairs: KnownPairs = {}
         self._closed = False
 
     def __repr__(self) -> str:
@@ -51,7 +52,7 @@ class MemoryTransport:
     async def send(self, request: Request) -> Response:
         scope = self._scope(request)
         await trio.lowlevel.checkpoint()
-        call = MemoryCall(request, self._max_body_bytes)
+        call = MemoryCall(request, self._max_body_bytes, self._known_pairs)
         if request.on_sent is not None:
             request.on_sent()
         await call.run(self._app, scope)
@@ -61,7 +62,7 @@ class MemoryTransport:
     async def stream(self, request: Request) -> AsyncIterator[StreamedResponse]:
         scope = self._scope(request)
         await trio.lowlevel.checkpoint()
-        call = StreamedCall(request)
+        call = StreamedCall(request, self._known_pairs)
         if request.on_sent is not None:
             request.on_sent()
         failure: BaseException | None = None

@@ -14,11 +14,15 @@ from ..errors import Delivery, PeerDropped, ProtocolError, TransportError
 from ._disconnect import App, Message, Scope
 from ._message import HeaderPairs, Request, Response
 
-__all__ = ["MemoryCall", "StreamedCall"]
+__all__ = ["KnownPairs", "MemoryCall", "StreamedCall"]
+
+KnownPairs = dict[tuple[bytes, bytes], tuple[bytes, bytes]]  # response headers that were found fit, and their form
 
 _log = logging.getLogger(__name__)
 
 _SERVERS_OWN = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length"})
+_MOST_KNOWN_PAIRS = 512
+_LONGEST_KNOWN_PAIR = 64
 _FAILED_BODY = b"Internal Server Error\n"
 _FAILED_HEADERS: HeaderPairs = (
     (b"content-type", b"text/plain; charset=utf-8"),
@@ -48,6 +52,7 @@ class MemoryCall:
         "_body_taken",
         "_chunks",
         "_declared",
+        "_known_pairs",
         "_max_body_bytes",
         "_over",
         "_phase",
@@ -59,8 +64,9 @@ class MemoryCall:
         "status",
     )
 
-    def __init__(self, request: Request, max_body_bytes: int | None) -> None:
+    def __init__(self, request: Request, max_body_bytes: int | None, known_pairs: KnownPairs) -> None:
         self.status = 0
+        self._known_pairs = known_pairs
         self.raw_headers: HeaderPairs = ()
         self._phase = _AWAITED
         self._request = request
@@ -188,16 +194,27 @@ class MemoryCall:
     def _read_head(self, status: Any, headers: Any) -> None:
         if not isinstance(status, int) or not 200 <= status <= 999:
             raise ValueError(f"{status!r} is not the status of a final response")
-        pairs = [(name.lower(), value.strip(b" \t")) for name, value in headers]
-        text = b"".join([part for pair in pairs for part in pair])  # which refuses what is not bytes
-        if b"\n" in text or b"\r" in text or b"\0" in text:
-            raise ValueError("a response header contains a line end or NUL")
-        if not _SERVERS_OWN.isdisjoint([name for name, _ in pairs]):
-            for name, value in pairs:
-                if name == b"content-length":
-                    self._declared = int(value)
-            pairs = [pair for pair in pairs if pair[0] not in _SERVERS_OWN]
+        known = self._known_pairs
+        pairs = []
+        for name, value in headers:
+            pair = known.get((name, value)) or self._check(name, value)
+            if pair[0] not in _SERVERS_OWN:
+                pairs.append(pair)
+            elif pair[0] == b"content-length":
+                self._declared = int(pair[1])
         self.status, self.raw_headers = int(status), tuple(pairs)
+
+    def _check(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+        """The header as a client would see it. **Errors**: `ValueError` or `TypeError` for what cannot be sent."""
+        line = b"".join((name, value))  # which refuses what is not bytes
+        if b"\n" in line or b"\r" in line or b"\0" in line:
+            raise ValueError("a response header contains a line end or NUL")
+        pair = name.lower(), value.strip(b" \t")
+        if len(line) <= _LONGEST_KNOWN_PAIR:
+            if len(self._known_pairs) >= _MOST_KNOWN_PAIRS:
+                self._known_pairs.clear()
+            self._known_pairs[name, value] = pair
+        return pair
 
     def _frame(self, body_length: int | None) -> None:
         """Decide how long the body is; ``body_length`` when all of it is known."""
@@ -230,8 +247,8 @@ class MemoryCall:
 class StreamedCall(MemoryCall):
     """A call whose response is read while the app writes it: one chunk is handed over at a time."""
 
-    def __init__(self, request: Request) -> None:
-        super().__init__(request, None)
+    def __init__(self, request: Request, known_pairs: KnownPairs) -> None:
+        super().__init__(request, None, known_pairs)
         self.begun = trio.Event()
         self._writer, self._reader = trio.open_memory_channel[bytes](0)
         self._left = False

@@ -12,6 +12,7 @@ from ..config import BLOCK_KEYS, structure
 from ..http import CancelOnDisconnect
 from ..sessions import SessionRegistry, check_seconds, open_session_registry
 from ._body import JsonEndpoint, Receive, RequestBody, Scope, Send, send_json
+from ._endpoints import Endpoints
 from ._status import report_status
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class Server:
 
         status = self.route("GET", "/status", functools.partial(report_status, self))
         routes = [*self.routes(), status, *(self.route("GET", path, _answer_ok) for path in HEALTH_PATHS)]
-        return CancelOnDisconnect(Router(routes, lifespan=lifespan, default=_not_found, redirect_slashes=False))
+        router = Router(routes, lifespan=lifespan, default=_not_found, redirect_slashes=False)
+        return CancelOnDisconnect(Endpoints(router))
 
     @property
     def sessions(self) -> SessionRegistry[Any]:
