@@ -63,7 +63,7 @@ def _config(**keys: Any) -> GymConfig:
     return load_config({**blocks, **keys})
 
 
-@pytest.mark.parametrize("key", REFUSED)
+@pytest.mark.parametrize("key", sorted(REFUSED))
 def test_a_key_that_would_change_the_rollouts_is_refused_by_name(key: str, tmp_path: pathlib.Path) -> None:
     """With what to do; as NeMo Gym's default it is no request."""
     value = {"skip_verification": True, "skip_verification_reward": 0.5}.get(key, "module:function")
@@ -72,7 +72,7 @@ def test_a_key_that_would_change_the_rollouts_is_refused_by_name(key: str, tmp_p
     options_from(_config(**{key: False} if key == "skip_verification" else {}), rows=[{}], output=tmp_path / "r.jsonl")
 
 
-@pytest.mark.parametrize("key", [*WITHOUT_EFFECT, *ALWAYS])
+@pytest.mark.parametrize("key", sorted({*WITHOUT_EFFECT, *ALWAYS}))
 def test_a_key_without_effect_is_told_of(key: str) -> None:
     """Once, with the reason, and only where it was given."""
     value = {"disallowed_ports": [1], "port_range_low": 11_000, "port_range_high": 19_000}.get(key, False)

@@ -59,6 +59,7 @@ async def test_a_function_is_judged_by_its_tests(judge: Any, saying: Any, text: 
             "ZeroDivisionError",
         ),
     ],
+    ids=["hangs", "takes all memory", "prints too much", "leaves a process behind"],
 )
 async def test_a_program_that_misbehaves_fails_alone(judge: Any, saying: Any, body: str, why: str) -> None:
     """Whatever it does costs its reward, says why, and leaves neither process nor directory."""
