@@ -189,6 +189,9 @@ def health_check(
         Print the summary as JSON.
     """
     made = health_check_dir(run_dir, rollouts_file=rollouts_file, ignored=ignore)
+    if len(made.inputs) > 1:
+        names = ", ".join(path.name for path in made.inputs[:5]) + (", …" if len(made.inputs) > 5 else "")
+        tell(f"{len(made.inputs)} files were taken as one run ({names}); --rollouts-file NAME checks one of them")
     if as_json:
         print_json(made.report.summary)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal
 
 import attrs
@@ -26,13 +26,14 @@ from ..collection import (
     track_run,
 )
 from ..config import GymConfig
+from ..metrics import normalize_ignored
 from ._app import Exit
 from ._configure import ModelFlags, configure, rows_of, split_words
 from ._console import print_line, tell
-from ._preflight import check_endpoints, check_servers
+from ._preflight import check_endpoints, check_grace, check_servers
 from ._report import show_report
 from ._run import RunPlan, carry_out
-from ._telemetry import open_telemetry
+from ._telemetry import check_telemetry, open_telemetry
 
 __all__ = ["eval_run"]
 
@@ -133,7 +134,7 @@ def eval_run(
     no_health_check
         Write no health check.
     health_check_ignore
-        A health check to leave out; may be given several times.
+        A health check to leave out; may be given several times, or as a,b.
     fsync
         Force every row to the disk.
     as_json
@@ -185,6 +186,9 @@ def eval_run(
         quiet=as_json,
     )
     # Preparing moves an earlier run's files out of the way: whatever can be wrong is found before.
+    check_grace(drain_grace_seconds)
+    ignored = None if no_health_check else normalize_ignored(health_check_ignore)
+    check_telemetry(loaded)
     first_row(rows)
     check_trackers(loaded.run)
     if not no_serve:
@@ -201,12 +205,11 @@ def eval_run(
             check_endpoints(loaded)
         with open_telemetry(loaded):
             report, exit_code = trio.run(carry_out, prepared, plan)
-    ignored = None if no_health_check else health_check_ignore or ()
     raise Exit(finish(report, loaded, exit_code, ignored_checks=ignored, as_json=as_json))
 
 
 def finish(
-    report: RunReport, loaded: GymConfig, exit_code: int, *, ignored_checks: Sequence[str] | None, as_json: bool
+    report: RunReport, loaded: GymConfig, exit_code: int, *, ignored_checks: Collection[str] | None, as_json: bool
 ) -> int:
     """Check the health of the rollouts (not with None), show the report, tell the trackers; the exit code of it all."""
     health = None

@@ -1,7 +1,8 @@
-"""Looking at a model endpoint before anything starts: is it there, and does it take the key?"""
+"""What is looked at before anything starts: numbers, servers, model endpoints (is it there? does it take the key?)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -12,12 +13,29 @@ from ..errors import GymError, PeerDropped, TransportError, UsageError
 from ..gym import build_server
 from ..http import ServerClient, open_socket_transport
 
-__all__ = ["check_endpoints", "check_servers"]
+__all__ = ["check_at_least_one", "check_endpoints", "check_grace", "check_seconds", "check_servers"]
 
 LOOK_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 1.0
 # Implementation → the keys that hold its endpoint's URLs and its key.
 ENDPOINT_KEYS = {"openai_model": ("openai_base_url", "openai_api_key"), "vllm_model": ("base_url", "api_key")}
+
+
+def check_at_least_one(flag: str, count: int | None) -> None:
+    """**Errors**: `UsageError` for a count that would leave nothing to do."""
+    if count is not None and count < 1:
+        raise UsageError(f"{flag}: must be a whole number of at least 1, not {count}")
+
+
+def check_seconds(flag: str, seconds: float | None) -> None:
+    """**Errors**: `UsageError` for what is no length of time."""
+    if seconds is not None and not (seconds >= 0 and math.isfinite(seconds)):
+        raise UsageError(f"{flag}: must be finite and not negative, not {seconds}")
+
+
+def check_grace(seconds: float) -> None:
+    """**Errors**: `UsageError` for a drain grace that is no length of time."""
+    check_seconds("--drain-grace-seconds", seconds)
 
 
 def check_servers(config: GymConfig) -> None:

@@ -59,7 +59,8 @@ def open_display(progress: Progress, *, quiet: bool = False) -> Iterator[Callabl
         return
     if not sys.stderr.isatty():
         yield PlainDisplay(progress, started_at, started_at + PLAIN_INTERVAL_SECONDS).update
-        tell(progress_line(progress, started_at))
+        if progress.to_send:
+            tell(progress_line(progress, started_at))
         return
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn

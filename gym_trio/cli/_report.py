@@ -6,13 +6,14 @@ from typing import Any
 
 import attrs
 
-from ..collection import HealthChecked, RunReport
+from ..collection import Ending, HealthChecked, RunReport
 from ._console import print_json, print_line, print_table
 
 __all__ = ["show_metrics", "show_report"]
 
 # At most so many key metrics are shown per agent; all are in the file.
 SHOWN_METRICS = 24
+ENDED_EARLY = {Ending.STOPPED: "stopped", Ending.BUDGET: "the dispatch budget is used up"}
 
 
 def show_report(report: RunReport, health: HealthChecked | None, *, as_json: bool) -> None:
@@ -23,11 +24,14 @@ def show_report(report: RunReport, health: HealthChecked | None, *, as_json: boo
     for entry in report.aggregate or ():
         show_metrics(entry)
     print_line(f"coverage: {report.coverage}")
+    if report.ending in ENDED_EARLY and report.coverage.missing:
+        why = ENDED_EARLY[report.ending]
+        print_line(f"{why}: {report.coverage.missing} rollouts are missing; the same command with --resume goes on")
     if report.failure_classes:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.failure_classes.items()))
         print_line(f"failures: {kinds} (see {report.files.failures})")
     if health is not None:
-        print_line(f"health: {health.report.line}")
+        print_line(health.report.line)
     for label, path in _paths(report).items():
         print_line(f"{label}: {path}")
 

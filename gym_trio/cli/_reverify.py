@@ -34,7 +34,7 @@ from ._app import Exit
 from ._configure import environment_blocks
 from ._console import print_json, print_line, tell
 from ._metrics import hooks_of
-from ._preflight import check_servers
+from ._preflight import check_at_least_one, check_grace, check_seconds, check_servers
 from ._progress import open_display
 from ._report import report_as_json, show_report
 from ._signals import open_interrupts
@@ -93,6 +93,10 @@ def reverify(
         Print the report as JSON.
     """
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(message)s")
+    check_at_least_one("--concurrency", concurrency)
+    check_at_least_one("--limit", limit)
+    check_seconds("--rollout-timeout-seconds", rollout_timeout_seconds)
+    check_grace(drain_grace_seconds)
     loaded, name = _environment_of(environment, config or [])
     _check_mode(loaded, name, force)
     if not force:

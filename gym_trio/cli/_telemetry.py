@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import pathlib
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import attrs
 
 from ..config import GymConfig, InvalidSetting, structure
-from ..errors import MissingExtraError
+from ..errors import MissingExtraError, UsageError
 
-__all__ = ["TelemetrySettings", "open_telemetry"]
+__all__ = ["TelemetrySettings", "check_telemetry", "open_telemetry"]
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +32,26 @@ class TelemetrySettings:
     def _check_path(self, attribute: attrs.Attribute[Any], value: str | None) -> None:
         if self.exporter == "file" and not value:
             raise InvalidSetting("path", "must name the file to write, because exporter is 'file'")
+
+
+def check_telemetry(config: GymConfig) -> None:
+    """**Errors**: `ConfigError` for a wrong key of the run key ``telemetry``; `UsageError` for a file that cannot be
+    written.
+    """
+    if config.run.telemetry:
+        settings = structure(TelemetrySettings, config.run.telemetry, key="telemetry")
+        if settings.exporter == "file":
+            _open_file(settings).close()
+
+
+def _open_file(settings: TelemetrySettings) -> IO[str]:
+    path = pathlib.Path(settings.path or "")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Several processes may write it: each document is one write at the end of the file.
+        return path.open("a", buffering=1 << 20)
+    except OSError as error:
+        raise UsageError(f"telemetry.path: {path}: cannot be written ({error.strerror})") from None
 
 
 @contextlib.contextmanager
@@ -75,10 +95,7 @@ def _exporters(settings: TelemetrySettings, stack: contextlib.ExitStack) -> tupl
         from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
         from opentelemetry.sdk.trace.export import ConsoleSpanExporter
 
-        path = pathlib.Path(settings.path or "")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Several processes may write it: each document is one write at the end of the file.
-        file = stack.enter_context(path.open("a", buffering=1 << 20))
+        file = stack.enter_context(_open_file(settings))
         as_line = _one_line
         return ConsoleSpanExporter(out=file, formatter=as_line), ConsoleMetricExporter(out=file, formatter=as_line)
     try:

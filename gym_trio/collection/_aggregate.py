@@ -12,13 +12,15 @@ import orjson
 import trio
 
 from ..errors import RowError, UsageError
-from ..metrics import Aggregate, Aggregator, Hooks, Source, SourceAggregate
+from ..metrics import COUNTED_AS_ZERO, Aggregate, Aggregator, Hooks, Source, SourceAggregate
 from ..metrics import Coverage as MeasuredCoverage
 from ._entries import GROUPS
 from ._jsonl import replacing
+from ._ledger import FAILURE_CLASS
 from ._merge import merge_rows
 from ._paths import RunFiles, prepare_folder
 from ._prepare import PreparedRun
+from ._records import odd_classes
 from ._repeated import RepeatedLines, told
 from ._shards import rollout_files, sidecars, whole_rows
 
@@ -59,9 +61,23 @@ async def aggregate_run(run: PreparedRun, *, hooks: FindHooks | None = None) -> 
             notes=[],
             check=trio.from_thread.check_cancelled,
         )
-        return write_aggregate(run.files.aggregate, made)
+        return write_aggregate(run.files.aggregate, made, zeros_of(run))
 
     return await trio.to_thread.run_sync(work)
+
+
+Zeros = dict[str, Any] | None
+
+
+def zeros_of(run: PreparedRun) -> Zeros:
+    """What the entries of the run's aggregate say of scores that nobody gave."""
+    options = run.options
+    return _zeros(options.count_failure_classes_as_zero, options.count_missing_rollouts_as_zero)
+
+
+def _zeros(classes: Iterable[str], missing: bool) -> Zeros:
+    named = sorted(set(classes))
+    return {"failure_classes": named, "missing": missing} if named or missing else None
 
 
 def aggregate_files(
@@ -83,10 +99,15 @@ def aggregate_files(
 
     **Errors**: `UsageError` when no file has such a name; `RowError` for a line that is no row.
     """
+    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    if not patterns:
+        raise UsageError("name the files of rollouts to aggregate, such as results/rollouts.jsonl")
     files = RunFiles.of(output) if output is not None else None
     inputs = rollout_files(patterns, without=files.output if files is not None else None)
     if files is not None:
         prepare_folder(files)  # that it cannot be written is told before a million rows are read
+    count_failure_classes_as_zero = list(count_failure_classes_as_zero)
+    zeros = _zeros(count_failure_classes_as_zero, count_missing_rollouts_as_zero)
     notes: list[str] = []
     aggregate = aggregate_rows(
         inputs,
@@ -102,7 +123,8 @@ def aggregate_files(
     if files is not None and merge and len(inputs) > 1:
         merged = files.output
         merge_rows(inputs, files)
-    entries = write_aggregate(files.aggregate, aggregate) if files is not None else bare_entries(aggregate)
+    given = entries_of(aggregate, zeros)
+    entries = write_aggregate(files.aggregate, aggregate, zeros) if files is not None else [_bare(one) for one in given]
     return Aggregated(
         entries=entries,
         coverage=aggregate.coverage,
@@ -127,13 +149,18 @@ def aggregate_rows(
 
     ``check`` is called now and then, and may raise to end the work.
     """
+    count_failure_classes_as_zero = list(count_failure_classes_as_zero)
     aggregator = Aggregator(
         hooks=hooks,
         default_agent=default_agent,
         count_failure_classes_as_zero=count_failure_classes_as_zero,
         count_missing_rollouts_as_zero=count_missing_rollouts_as_zero,
     )
-    repeated = RepeatedLines()
+    repeated, classes = RepeatedLines(), set[str]()
+
+    def fail(row: dict[str, Any]) -> None:
+        aggregator.add_failure(row)
+        classes.add(str(row.get(FAILURE_CLASS)))
 
     def add(row: dict[str, Any]) -> None:
         aggregator.add(row)
@@ -142,7 +169,7 @@ def aggregate_rows(
     for paths, take in (
         (sidecars(inputs, "materialized"), aggregator.expect),
         (inputs, add),
-        (sidecars(inputs, "failures"), aggregator.add_failure),
+        (sidecars(inputs, "failures"), fail),
     ):
         for path in paths:
             for number, row in whole_rows(path, notes):
@@ -152,13 +179,8 @@ def aggregate_rows(
                     take(row)
                 except RowError as error:
                     raise RowError(str(error), source=str(path), line=number) from None
-    notes += told(repeated.find(inputs))
+    notes += told(repeated.find(inputs)) + odd_classes(count_failure_classes_as_zero, classes)
     return aggregator.finish()
-
-
-def bare_entries(aggregate: Aggregate) -> list[dict[str, Any]]:
-    """The entries without their groups, of which there is one for each task."""
-    return [_bare(entry) for entry in entries_of(aggregate)]
 
 
 @attrs.frozen
@@ -171,7 +193,7 @@ class _Groups:
         return self.source.groups()
 
 
-def entries_of(aggregate: Aggregate) -> Iterator[dict[str, Any]]:
+def entries_of(aggregate: Aggregate, zeros: Zeros = None) -> Iterator[dict[str, Any]]:
     """The entries, of which the ``group_level_metrics`` are made as they are gone through."""
     for source in aggregate.sources:
         server = source.source.environment_server
@@ -186,18 +208,20 @@ def entries_of(aggregate: Aggregate) -> Iterator[dict[str, Any]]:
             "intervals": source.intervals,
             "pass_metrics": source.pass_metrics,
             "warnings": source.warnings,
+            **({COUNTED_AS_ZERO: zeros} if zeros is not None else {}),
         }
 
 
 def _bare(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry without its groups, of which there is one for each task."""
     return {name: value for name, value in entry.items() if name != GROUPS}
 
 
-def write_aggregate(path: pathlib.Path, aggregate: Aggregate) -> list[dict[str, Any]]:
+def write_aggregate(path: pathlib.Path, aggregate: Aggregate, zeros: Zeros) -> list[dict[str, Any]]:
     """Write the file, the groups one at a time, so that a million tasks are never in memory; returns bare entries."""
     entries = []
     with replacing(path) as file:
-        for number, entry in enumerate(entries_of(aggregate)):
+        for number, entry in enumerate(entries_of(aggregate, zeros)):
             file.write(b"[\n" if number == 0 else b",\n")
             for chunk in _chunks(entry):
                 file.write(chunk)

@@ -13,7 +13,9 @@ import attrs
 import trio
 
 from ..errors import RunError, UsageError
+from ..metrics import COUNTED_AS_ZERO
 from ..rollouts import Completed, Drained, Failed, RolloutOutcome, RolloutStream
+from ._aggregate import zeros_of
 from ._entries import GROUPS, read_entries
 from ._jsonl import JsonlSink, dump_json, write_whole
 from ._keys import ROLLOUT, TASK
@@ -79,12 +81,17 @@ async def collect(
 
 
 def _stored_aggregate(run: PreparedRun) -> list[dict[str, Any]] | None:
-    """What a complete run has already made; None where that is missing or damaged, so that it is made again."""
+    """What a complete run has already made; None where that is missing, is damaged, or counts other rollouts as zero,
+    so that it is made again.
+    """
     if not run.files.aggregate.exists():
         return None
     try:
         entries = read_entries(run.files.aggregate)
     except UsageError:
+        return None
+    zeros = zeros_of(run)
+    if any(entry.get(COUNTED_AS_ZERO) != zeros for entry in entries) or (zeros is not None and not entries):
         return None
     return [{name: value for name, value in entry.items() if name != GROUPS} for entry in entries]
 

@@ -110,5 +110,8 @@ class _Given:
         """The aggregate metrics, read or made when they are asked for, so that one run is gone before the next."""
         if self.is_aggregate:
             yield from read_entries(self.path)
-        else:
-            yield from entries_of(aggregate_rows([self.path], notes=self.notes))
+            return
+        aggregate = aggregate_rows([self.path], notes=self.notes)
+        if not aggregate.sources:
+            raise UsageError(f"{self.path}: has no rollouts to compare")
+        yield from entries_of(aggregate)

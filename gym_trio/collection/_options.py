@@ -92,6 +92,9 @@ def options_from(config: GymConfig, **given: Any) -> RunOptions:
     run = config.run
     check_run_keys(config)
     agents = [block.name for block in config.of_type("responses_api_agents")]
+    default = run.agent_map.get("_default")
+    if run.agent_name and default and default != run.agent_name:
+        raise UsageError(f"agent_map._default is {default!r}, and --agent is {run.agent_name!r}; give one of them")
     options: dict[str, Any] = {
         "output": run.output_jsonl_fpath,
         "rows": run.input_jsonl_fpath,

@@ -23,6 +23,7 @@ from ._materialize import Materializer
 from ._options import RunOptions
 from ._paths import RunFiles, prepare_folder, sweep
 from ._prompt import load_prompt
+from ._records import odd_classes
 from ._routing import AGENT_REF
 from ._skills import skills_ref
 from ._source import RowSource
@@ -139,7 +140,7 @@ def _refuse_own_files(options: RunOptions, files: RunFiles) -> None:
 
 def _begin(options: RunOptions, files: RunFiles, materializer: Materializer) -> PreparedRun:
     sweep(files)
-    notes = list(materializer.notes)
+    notes = [*materializer.notes, *odd_classes(options.count_failure_classes_as_zero)]
     resumed = options.resume and any(_has_rows(path) for path in (files.output, files.failures))
     if not resumed:
         notes += _make_way(files)

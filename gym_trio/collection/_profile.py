@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import attrs
 
-from ..errors import RowError
+from ..errors import RowError, UsageError
 from ..metrics import Profile, profile
 from ._jsonl import dump_json, open_to_read, parse_line, write_rows, write_whole
 from ._paths import RunFiles
@@ -45,6 +45,8 @@ def profile_files(
     """
     files = RunFiles.of(rollouts)
     materialized = pathlib.Path(inputs) if inputs is not None else files.materialized
+    if inputs is None and files.output.is_file() and not materialized.is_file():
+        raise UsageError(f"{materialized}: there is no such file; name the rows that were run with --inputs")
     notes: list[str] = []
     given, done = _RowFile(materialized, notes), _RowFile(files.output, notes)
     with given.opened() as input_at:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ..config import redact
+from ..config import redact, suggestion
 from ..errors import FailureKind, RolloutFailure
 from ..metrics import rollout_perf
 from ..rollouts import Completed, Failed, Timing
@@ -34,6 +34,31 @@ _CLASSES = {
     FailureKind.AGENT_TIMEOUT: "timeout_exceeded",
 }
 _WITHDRAWN = frozenset({FailureKind.CANCELLED, FailureKind.SHUTDOWN, FailureKind.KILL_SHAPED})
+
+
+# Those that gym_trio and NeMo Gym give; an agent may give others.
+_KNOWN_CLASSES = frozenset(
+    {
+        *_CLASSES.values(),
+        "agent_request_failed",
+        "agent_run_error",
+        "environment_server_failed",
+        "eval_missing",
+        "reference_missing",
+        "skipped",
+        "transport_ineligible",
+    }
+)
+
+
+def odd_classes(names: Iterable[str], seen: Collection[str] = ()) -> list[str]:
+    """One sentence for each failure class that is to count as zero and that nobody gives, as far as is known."""
+    known = _KNOWN_CLASSES | set(seen)
+    return [
+        f"count_failure_classes_as_zero names {name!r}, which no failure has{suggestion(name, known)}"
+        for name in names
+        if name not in known
+    ]
 
 
 def failure_class(failure: RolloutFailure) -> str:

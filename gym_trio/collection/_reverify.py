@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
+import trio
 
 from ..errors import FailureKind, RolloutFailure, Stage, TransportError
 from ..rollouts import Completed, RolloutAttempt, RolloutOutcome, RolloutStream, open_rollout_stream
 from ._collect import GRACE_SECONDS, Aggregate, OnOutcome, collect
+from ._jsonl import read_jsonl
 from ._keys import ROLLOUT, TASK
 from ._prepare import PreparedRun
 from ._report import Progress, RunReport, StopRequest
@@ -21,6 +24,7 @@ Verify = Callable[[dict[str, Any]], Awaitable[Mapping[str, Any] | float]]
 PREVIOUS_REWARD = "_ng_previous_reward"
 _TOLERANCE = 1e-9
 _SHOWN = 100
+_CHECK_EVERY = 500
 # What the earlier verifier said; none of it may pass for what this one says.
 _EARLIER = ("reward", "reward_components", "mask_sample", "failure_kind", "failure_reason", "ng_perf")
 
@@ -67,6 +71,8 @@ async def reverify_rollouts(
     **Cancellation** and **Errors**: as `collect`.
     """
     tally = _Tally()
+    if run.resumed:
+        await trio.to_thread.run_sync(tally.add_earlier, run.files.output)
 
     async def attempt(rollout: RolloutAttempt) -> dict[str, Any]:
         row = {name: value for name, value in rollout.row.items() if name not in _EARLIER}
@@ -114,10 +120,20 @@ async def reverify_rollouts(
 
 
 class _Tally:
+    """Counts over the whole reverification, also where it is resumed."""
+
     def __init__(self) -> None:
         self.same = 0
         self.changed = 0
         self.changes: list[RewardChange] = []
+
+    def add_earlier(self, output: pathlib.Path) -> None:
+        """Add what was verified before, from a thread."""
+        for number, row in read_jsonl(output) if output.exists() else ():
+            if number % _CHECK_EVERY == 1:
+                trio.from_thread.check_cancelled()
+            if PREVIOUS_REWARD in row:
+                self.add(row)
 
     def add(self, row: Mapping[str, Any]) -> None:
         before, after = row.get(PREVIOUS_REWARD), row.get("reward")

@@ -118,7 +118,9 @@ class Router:
         for name in (*candidates, DEFAULT):
             if name in counts:
                 return counts[name]
-        raise RowError(f"num_repeats says nothing of {' / '.join(candidates) or 'it'}, and has no '_default'")
+        names = " / ".join(dict.fromkeys(candidates))
+        near = suggestion(candidates[0], counts) if candidates else ""
+        raise RowError(f"num_repeats says nothing of {names or 'it'}, and has no '_default'{near}")
 
 
 def _agent_of(row: Mapping[str, Any]) -> str | None:

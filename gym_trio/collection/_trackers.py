@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..config import RunSettings
 from ..errors import MissingExtraError
 from ._report import RunReport
+
+_LONGEST_NOTE = 300
+# A folder is asked for by name, so it may be one; a server that is not there is not waited for by the minute.
+_MLFLOW_DEFAULTS = {
+    "MLFLOW_ALLOW_FILE_STORE": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+}
 
 __all__ = ["check_trackers", "track_run", "tracked_numbers"]
 
@@ -29,7 +39,8 @@ def track_run(report: RunReport, run: RunSettings, config: Mapping[str, Any]) ->
     if run.wandb_project:
         notes += _guarded("wandb", lambda: _track_wandb(report, run, config))
     if run.mlflow_tracking_uri:
-        notes += _guarded("mlflow", lambda: _track_mlflow(report, run, config))
+        with _mlflow_defaults():
+            notes += _guarded("mlflow", lambda: _track_mlflow(report, run, config))
     return notes
 
 
@@ -48,13 +59,27 @@ def tracked_numbers(report: RunReport) -> Iterator[tuple[str, float]]:
                 yield f"{prefix}{name}", float(value)
 
 
+@contextlib.contextmanager
+def _mlflow_defaults() -> Iterator[None]:
+    """What MLflow is told by the environment, where the user's own says nothing of it."""
+    added = {name: value for name, value in _MLFLOW_DEFAULTS.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
 def _guarded(name: str, work: Any) -> list[str]:
     try:
         work()
     except MissingExtraError:
         raise
     except Exception as error:  # noqa: BLE001  a tracker is another's service; the run's own files are written already
-        return [f"{name}: the run could not be recorded: {type(error).__name__}: {error}"]
+        said = " ".join(str(error).split())
+        shown = said if len(said) <= _LONGEST_NOTE else f"{said[:_LONGEST_NOTE]}…"
+        return [f"{name}: the run could not be recorded: {type(error).__name__}: {shown}"]
     return []
 
 

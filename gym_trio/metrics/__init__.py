@@ -34,11 +34,12 @@ from ._passk import avg_sample_std_dev, highest_k_metrics, pass_majority_metrics
 from ._perf import rollout_perf
 from ._profile import Profile, profile
 from ._report import to_json, to_markdown
-from ._rows import RowSummary, Source, strip_payload, summarize
+from ._rows import COUNTED_AS_ZERO, RowSummary, Source, strip_payload, summarize
 
 __all__ = [
     "CHECKS",
     "CHECK_IDS",
+    "COUNTED_AS_ZERO",
     "AgentComparison",
     "Aggregate",
     "Aggregator",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,12 +13,10 @@ from ._flips import SHOWN_EACH_WAY, FlipSummary, flip_summary
 from ._intervals import PairedDifference, paired_bootstrap, welch
 from ._names import ACROSS_REPEATS, is_primary_metric
 from ._numbers import as_number
-from ._rows import AGENT_REF
+from ._rows import AGENT_REF, COUNTED_AS_ZERO
 from ._tasks import TaskScores
 
 Entry = Mapping[str, Any]
-
-_PART = 1 << 15  # so many numbers are sorted at once, so that there are never millions of float objects
 
 
 @attrs.frozen
@@ -162,7 +157,8 @@ def _pairs(
         if common:
             return [(name, name) for name in common]
         names = "; ".join(f"{label} has {', '.join(sorted(side))}" for label, side in zip(labels, sides, strict=True))
-        raise UsageError(f"the runs have no agent in common: {names}. Name one for each side")
+        how = "name one for each side with --baseline-agent and --candidate-agents"
+        raise UsageError(f"the runs have no agent in common: {names}; {how}")
     first, second = (_choose(side, label, name) for side, label, name in zip(sides, labels, wanted, strict=True))
     return [(first, second)]
 
@@ -208,7 +204,7 @@ def _compare_agent(agents: tuple[str, str], sides: tuple[_Side, _Side], shown: i
         before, after = _value(metrics[0], name), _value(metrics[1], name)
         if before is None and after is None:
             continue
-        paired = paired_bootstrap(_sorted(common.differences(name)), seed) if name in keys else None
+        paired = paired_bootstrap(common.differences(name), seed) if name in keys else None
         rows.append(MetricRow(name, name in keys, before, after, _change(name, before, after, entries, paired)))
     if not any(row.baseline and row.candidate for row in rows):
         raise UsageError(
@@ -274,13 +270,6 @@ def _change(
     )
 
 
-def _sorted(differences: array[float]) -> array[float]:
-    """Sorted, so that the same tasks give the same resamples whatever order they have."""
-    pending = iter(differences)
-    parts = iter(lambda: array("d", sorted(itertools.islice(pending, _PART))), array("d"))
-    return array("d", heapq.merge(*parts))
-
-
 def _repeats(side: _Side) -> int | None:
     """The repeats of the run: the most that any task was to have."""
     return side.tasks.most_expected or sum(1 for _ in _rows(side.entry, "repeat_level_metrics")) or None
@@ -297,6 +286,8 @@ def _notes(
             notes.append(
                 f"repeats of the {side} lack tasks, so its intervals mix the spread of repeats with that of tasks"
             )
+    if entries[0].get(COUNTED_AS_ZERO) != entries[1].get(COUNTED_AS_ZERO):
+        notes.append("the runs do not count the same failed or missing rollouts as zero")
     if not any(row.change.delta_ci_low is not None for row in rows):
         notes.append("no interval for a difference from repeats: both runs need at least two")
     alone = sum(len(row.present_in) == 1 for row in rows)

@@ -52,9 +52,12 @@ class HealthReport:
 
 
 def normalize_ignored(checks: str | Iterable[str] | None) -> frozenset[str]:
-    """Check ids from a list or a comma-separated string. **Errors**: `UsageError` names an id that does not exist."""
-    names = checks.split(",") if isinstance(checks, str) else (checks or ())
-    ignored = frozenset(name.strip() for name in names if name.strip())
+    """Check ids from a text or several, each with one id or more with commas between.
+
+    **Errors**: `UsageError` names an id that does not exist.
+    """
+    texts = [checks] if isinstance(checks, str) else (checks or ())
+    ignored = frozenset(name.strip() for text in texts for name in text.split(",") if name.strip())
     unknown = sorted(ignored - set(CHECK_IDS))
     if unknown:
         raise UsageError(f"no such health check: {', '.join(unknown)}; there are {', '.join(CHECK_IDS)}")

@@ -17,6 +17,7 @@ ENVIRONMENT_SERVER = "_ng_environment_server"
 AGENT_REF = "agent_ref"
 FAILURE_CLASS = "_ng_failure_class"
 MASK = "mask_sample"
+COUNTED_AS_ZERO = "counted_as_zero"  # of an entry of aggregate metrics: what was, if anything was
 
 TaskIndex = int | str
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +17,8 @@ from ._rows import ROLLOUT_INDEX, TaskIndex, finite, task_of
 from ._table import NumberTable
 
 Group = Mapping[str, Any]
+
+_PART = 1 << 15  # so many numbers are sorted at once, so that there are never millions of float objects
 
 _MEAN, _ENDS = "mean/reward", ("min/reward", "max/reward")
 
@@ -130,9 +134,14 @@ class CommonTasks:
         return self.baseline.is_binary(baseline) and self.candidate.is_binary(candidate)
 
     def differences(self, name: str) -> array[float]:
-        """Candidate minus baseline, of each task that has the estimate in both."""
+        """Candidate minus baseline, of each task that has the estimate in both.
+
+        Sorted, so that the same tasks give the same resamples whatever order they have.
+        """
         pairs = (self.values(name, number) for number in range(len(self)))
-        return array("d", (pair[1] - pair[0] for pair in pairs if pair is not None))
+        found = (pair[1] - pair[0] for pair in pairs if pair is not None)
+        parts = iter(lambda: array("d", sorted(itertools.islice(found, _PART))), array("d"))
+        return array("d", heapq.merge(*parts))
 
 
 def _rewards(group: Group) -> list[float]:

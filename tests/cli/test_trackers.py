@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import Any
 
@@ -45,9 +46,12 @@ def test_wrong_telemetry_settings_are_named(run: Any, scripted: Any, telemetry: 
 def test_mlflow_keeps_the_numbers_of_a_run(
     run: Any, scripted: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a local tracking folder the key metrics, the coverage and the metrics file are there, offline."""
+    """With a local tracking folder the key metrics, the coverage and the metrics file are there, offline.
+
+    Nothing has to be set in the environment for that, and what is set for it is gone afterwards.
+    """
     mlflow = pytest.importorskip("mlflow", reason="the mlflow extra is not installed")
-    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
     uri = (tmp_path / "mlruns").as_uri()
     ran = run(
         *("eval", "run", "mcqa", "--config", scripted("\\boxed{B}"), "-o", "out/r.jsonl"),
@@ -55,6 +59,8 @@ def test_mlflow_keeps_the_numbers_of_a_run(
     )
     assert ran.code == 0, ran.err
     assert "could not be recorded" not in ran.err
+    assert "MLFLOW_ALLOW_FILE_STORE" not in os.environ
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     client = mlflow.MlflowClient(tracking_uri=uri)
     [record] = client.search_runs([client.get_experiment_by_name("trial").experiment_id])
     assert record.data.metrics["coverage/scored"] == 20

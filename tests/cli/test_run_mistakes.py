@@ -1,0 +1,169 @@
+"""What is asked for wrongly, or ends early, is told in one line; and costs nothing that was there."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import orjson
+import pytest
+
+ROW = {"responses_create_params": {"input": "x"}, "response": {"output": []}}
+
+
+def put(path: pathlib.Path, *rows: dict[str, Any]) -> pathlib.Path:
+    path.write_bytes(b"".join(orjson.dumps({**ROW, **row}) + b"\n" for row in rows))
+    return path
+
+
+def rollout(task: int, reward: float = 1.0, **more: Any) -> dict[str, Any]:
+    return {"_ng_task_index": task, "_ng_rollout_index": 0, "reward": reward, **more}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--drain-grace-seconds", "-1"], "--drain-grace-seconds: must be finite and not negative, not -1.0"),
+        (["--health-check-ignore", "no_such"], "no such health check: no_such"),
+        (["++telemetry={exporter: pigeon}"], "telemetry.exporter: must be one of otlp, file"),
+        (
+            ["++telemetry={exporter: file, path: /dev/null/spans.jsonl}"],
+            "telemetry.path: /dev/null/spans.jsonl: cannot",
+        ),
+        (["--agent", "mcqa_agent", "++agent_map={_default: other}"], "agent_map._default is 'other', and --agent is"),
+        (
+            ["--num-repeats", "{mcqa_agnet: 2}"],
+            "num_repeats says nothing of mcqa_agent, and has no '_default'; did you",
+        ),
+    ],
+)
+def test_an_earlier_run_is_not_moved_by_a_command_that_cannot_be(
+    run: Any, scripted: Any, tmp_path: pathlib.Path, words: list[str], said: str
+) -> None:
+    """Whatever is wrong is found before the files of the run that is there are touched."""
+    command = ("eval", "run", "mcqa", "--config", scripted("x"), "--limit", "2", "-o", "out/r.jsonl")
+    assert run(*command).code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    ran = run(*command, *words)
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--concurrency", "0"], "--concurrency: must be a whole number of at least 1, not 0"),
+        (["--limit", "0"], "--limit: must be a whole number of at least 1, not 0"),
+        (["--rollout-timeout-seconds", "-1"], "--rollout-timeout-seconds: must be finite and not negative, not -1.0"),
+        (["--drain-grace-seconds", "nan"], "--drain-grace-seconds: must be finite and not negative, not nan"),
+    ],
+)
+def test_a_reverification_names_the_flag(run: Any, tmp_path: pathlib.Path, words: list[str], said: str) -> None:
+    """Before a file is looked at."""
+    ran = run("eval", "reverify", "--rollouts", "no.jsonl", "-e", "mcqa", "-o", "out/r.jsonl", *words)
+    assert (ran.code, ran.err) == (2, f"gym-trio: {said}\n")
+
+
+def test_files_that_are_not_named_or_hold_nothing(run: Any, tmp_path: pathlib.Path) -> None:
+    """One line with the file, and with what to do."""
+    nothing, some = put(tmp_path / "nothing.jsonl"), put(tmp_path / "r.jsonl", rollout(0))
+    other = put(tmp_path / "o.jsonl", rollout(0, agent_ref={"name": "other"}))
+    for words, said in [
+        (["aggregate"], "name the files of rollouts to aggregate"),
+        (["aggregate", nothing], "nothing.jsonl: no rollouts to aggregate"),
+        (["profile", "--rollouts", some], "r_materialized_inputs.jsonl: there is no such file; name the rows"),
+        (["compare", "--baseline", some, "--candidates", nothing], "nothing.jsonl: has no rollouts to compare"),
+        (["compare", "--baseline", some, "--candidates", other], "with --baseline-agent and --candidate-agents"),
+    ]:
+        ran = run("eval", *words)
+        assert ran.code == 2
+        assert said in ran.err
+        assert ran.err.count("\n") == 1
+
+
+def test_health_checks_are_left_out_by_name(run: Any, tmp_path: pathlib.Path) -> None:
+    """One by one or with commas; and several files that are taken as one run are told of."""
+    put(tmp_path / "a.jsonl", rollout(0))
+    put(tmp_path / "b.jsonl", rollout(0))
+    words = ("eval", "health-check", tmp_path, "--ignore", "model_call_failed,agent_turn_hollow", "--ignore")
+    ran = run(*words, "rollout_duplicate_identity")
+    assert ran.code == 0
+    assert "(ignored: agent_turn_hollow, model_call_failed, rollout_duplicate_identity)" in ran.out
+    assert ran.err == "2 files were taken as one run (a.jsonl, b.jsonl); --rollouts-file NAME checks one of them\n"
+    assert run(*words, "task_consistently_unhealthy", "--rollouts-file", "a.jsonl").err == ""
+
+
+def test_a_failure_class_that_nobody_gives_is_told(run: Any, scripted: Any, tmp_path: pathlib.Path) -> None:
+    """A misspelt one would count nothing as zero, and say nothing; one that a failure has is right."""
+    command = ("eval", "run", "mcqa", "--config", scripted("x"), "--limit", "1", "-o", "out/r.jsonl")
+    ran = run(*command, "++count_failure_classes_as_zero=[judge_faild, agent_run_error]")
+    told = "count_failure_classes_as_zero names 'judge_faild', which no failure has; did you mean 'judge_failed'?"
+    assert ran.code == 0
+    assert ran.err.splitlines()[0] == told
+    put(tmp_path / "out" / "r_failures.jsonl", rollout(1, _ng_failure_class="own"))
+    words = ("eval", "aggregate", "out/r.jsonl", "--count-failure-classes-as-zero")
+    assert run(*words, "own").err == ""
+    assert told in run(*words, "judge_faild").err
+
+
+def test_zeros_that_are_asked_for_later_are_counted(run: Any, tmp_path: pathlib.Path) -> None:
+    """A complete run's aggregate is told again only where it counts the same; and it says what it counts."""
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "agent.yaml").write_text('half: {responses_api_agents: {half: {entrypoint: "agent.py:Half"}}}\n')
+    rows = put(tmp_path / "rows.jsonl", {"n": 0}, {"n": 1})
+    command = ("eval", "run", "--config", "agent.yaml", "--input", rows, "-o", "out/r.jsonl", "--resume")
+    command = (*command, "++max_rollout_attempts=1", "--no-health-check", "--json")
+    zeros = "++count_failure_classes_as_zero=[agent_run_error]"
+
+    def told(*words: str) -> tuple[float, Any]:
+        (entry,) = orjson.loads(run(*command, *words).out)["metrics"]
+        (stored,) = orjson.loads((tmp_path / "out" / "r_aggregate_metrics.json").read_bytes())
+        assert stored["key_metrics"] == entry["key_metrics"]
+        return entry["key_metrics"]["mean/reward"], stored.get("counted_as_zero")
+
+    counted = {"failure_classes": ["agent_run_error"], "missing": False}
+    assert told() == (1.0, None)
+    assert told(zeros) == (0.5, counted)
+    assert told(zeros) == (0.5, counted)
+    assert told() == (1.0, None)
+    run("eval", "aggregate", "out/r.jsonl", "-o", "all.jsonl", "--count-failure-classes-as-zero", "agent_run_error")
+    compared = run("eval", "compare", "--baseline", "out/r.jsonl", "--candidates", "all.jsonl")
+    assert "the runs do not count the same failed or missing rollouts as zero" in compared.out
+
+
+AGENT = """
+import gym_trio
+
+
+class Half(gym_trio.AgentServer):
+    async def run(self, request):
+        if request["n"]:
+            raise ValueError("boo")
+        return {**request, "response": {"output": []}, "reward": 1.0}
+"""
+
+
+def test_a_run_that_ends_early_says_how_to_go_on(run: Any, scripted: Any) -> None:
+    """What its dispatch budget left out is counted; the rest is a resume away, and a complete run says no more."""
+    command = ("eval", "run", "mcqa", "--config", scripted("x"), "--limit", "3", "-o", "out/r.jsonl")
+    ran = run(*command, "++dispatch_budget_s=0")
+    assert ran.code == 0
+    assert "the dispatch budget is used up: 3 rollouts are missing; the same command with --resume goes on\n" in ran.out
+    ran = run(*command, "--resume")
+    assert "3/3 rollouts" in ran.err
+    assert "goes on" not in ran.out
+    ran = run(*command, "--resume")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_a_resumed_reverification_tells_of_all_of_it(run: Any, tmp_path: pathlib.Path) -> None:
+    """Not of what was verified since it was resumed."""
+    answers = {"options": [{"A": "1"}, {"B": "2"}], "expected_answer": "A"}
+    source = put(tmp_path / "r.jsonl", rollout(0, 1.0, **answers), rollout(1, 0.0, **answers))
+    words = ("eval", "reverify", "--rollouts", source, "-e", "mcqa", "-o", "out/r.jsonl")
+    assert "rewards: 1 as before, 1 changed" in run(*words).out
+    ran = run(*words, "--resume", "--json")
+    rewards = orjson.loads(ran.out)["rewards"]
+    assert (rewards["same"], rewards["changed"], len(rewards["changes"])) == (1, 1, 1)
