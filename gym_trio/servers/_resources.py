@@ -111,7 +111,8 @@ class ResourcesServer(Server):
         """The reward of a finished rollout; ``request`` is the row with ``response``.
 
         Return a finite number; or named rewards (``{"format": 0.5, "answer": 1.0}``: their sum is the reward, and they
-        become ``reward_components``); or a mapping with ``reward`` and whatever else the result's row should carry.
+        become ``reward_components``; ``mask_sample`` beside them is none of them); or a mapping with ``reward`` and
+        whatever else the result's row should carry.
 
         ``async def`` runs on the server's loop and must not block. A plain ``def`` may: it runs in a process from a
         small pool, with a copy of ``session`` (what it changes there is lost) on an instance of its own of the class,

@@ -13,6 +13,10 @@ from ..errors import FailureKind, RolloutFailure, Stage
 __all__ = ["finite_number", "verify_response"]
 
 
+# Said of a rollout beside its named rewards; a flag among them is no reward of 1.
+BESIDE_REWARDS = ("mask_sample", "mask_reason", "failure_kind", "failure_reason")
+
+
 def verify_response(answer: Any) -> dict[str, Any]:
     """What a verifier returned, as the keys of a verify response.
 
@@ -22,9 +26,10 @@ def verify_response(answer: Any) -> dict[str, Any]:
     if isinstance(answer, Mapping):
         if "reward" in answer:
             return {**answer, "reward": _finite(answer["reward"])}
-        components = {name: _finite(value) for name, value in answer.items()}
+        components = {name: _finite(value) for name, value in answer.items() if name not in BESIDE_REWARDS}
         if components:
-            return {"reward": _finite(sum(components.values())), "reward_components": components}
+            beside = {name: answer[name] for name in BESIDE_REWARDS if name in answer}
+            return {**beside, "reward": _finite(sum(components.values())), "reward_components": components}
     return {"reward": _finite(answer)}
 
 

@@ -112,6 +112,7 @@ async def test_what_a_tool_refuses_or_breaks_on(open_servers: Any, body: Any, st
         (True, 1.0, {}),
         ({"format": 0.5, "answer": 1}, 1.5, {"reward_components": {"format": 0.5, "answer": 1.0}}),
         ({"reward": 0.0, "mask_sample": True, "why": "x"}, 0.0, {"mask_sample": True, "why": "x"}),
+        ({"a": 0.5, "mask_sample": True}, 0.5, {"mask_sample": True, "reward_components": {"a": 0.5}}),
     ],
 )
 async def test_what_verify_may_return(open_servers: Any, answer: Any, reward: float, rest: Any) -> None:
@@ -124,7 +125,7 @@ async def test_what_verify_may_return(open_servers: Any, answer: Any, reward: fl
         assert response.json() == {**row, "reward": reward, **rest}
 
 
-@pytest.mark.parametrize("answer", [None, "1", [1], {}, {"reward": None}, {"a": "b"}])
+@pytest.mark.parametrize("answer", [None, "1", [1], {}, {"reward": None}, {"a": "b"}, {"mask_sample": True}])
 async def test_a_reward_that_is_no_number_is_a_verifier_error(open_servers: Any, answer: Any) -> None:
     """What is no finite number never becomes a reward, not even zero."""
     async with open_servers(SHOP) as gym:
