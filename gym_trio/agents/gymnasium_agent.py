@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,7 +92,7 @@ class GymnasiumAgent(AgentServer):
                 FailureKind.AGENT_RUN_ERROR, "the row has no responses_create_params", stage=Stage.SEED, terminal=True
             )
         with request.stages.measure("seed"):
-            first = _checked(link.server, await link.open("/reset", dict(request)))
+            first = _checked(link.server, await link.open("/reset", dict(request)), stage=Stage.SEED)
         items = input_items(params.get("input"))
         if first["observation"]:
             items = [*items, {"role": "user", "content": first["observation"]}]
@@ -116,6 +117,9 @@ class GymnasiumAgent(AgentServer):
         if scope.cancelled_caught:
             raise _timed_out(f"a step's {limit:g} s passed (step_timeout_seconds)")
         play.reward += play.last["reward"]
+        if not math.isfinite(play.reward):
+            message = f"{play.link.server}: the rewards of the steps add up to {play.reward}"
+            raise RolloutFailure(FailureKind.VERIFIER_ERROR, message, stage=Stage.VERIFICATION, terminal=True)
         for output in play.last["info"].get("tool_outputs") or ():
             play.outputs.append({**output, "type": "function_call_output"})
         if play.last["observation"]:
@@ -130,7 +134,7 @@ def _tools(params: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, Any]
     return {"tools": [*(params.get("tools") or ()), *offered]}
 
 
-def _checked(server: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(server: str, answer: Mapping[str, Any], *, stage: Stage = Stage.AGENT) -> dict[str, Any]:
     # A reset of other make has an observation and an info alone.
     return step_response(
         server,
@@ -139,6 +143,7 @@ def _checked(server: str, answer: Mapping[str, Any]) -> dict[str, Any]:
         answer.get("terminated", False),
         answer.get("truncated", False),
         answer.get("info") or {},
+        stage=stage,
     )
 
 

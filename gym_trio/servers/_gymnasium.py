@@ -64,8 +64,8 @@ class GymnasiumServer(ResourcesServer):
     async def _reset(self, request: RequestBody) -> dict[str, Any]:
         async with self.resource_sessions.begun(request) as session:
             answer = await authored(self.reset, session, request)
-        observation, info = answer if isinstance(answer, tuple) else (answer, {})
-        return step_response(self.name, observation, 0.0, False, False, info)
+            observation, info = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, {})
+            return step_response(self.name, observation, 0.0, False, False, info, stage=Stage.SEED)
 
     async def _step(self, request: RequestBody) -> dict[str, Any]:
         response = request.get("response")
@@ -82,17 +82,27 @@ class GymnasiumServer(ResourcesServer):
 
 
 def step_response(
-    server: str, observation: Any, reward: Any, terminated: Any, truncated: Any, info: Any
+    server: str,
+    observation: Any,
+    reward: Any,
+    terminated: Any,
+    truncated: Any,
+    info: Any,
+    *,
+    stage: Stage = Stage.AGENT,
 ) -> dict[str, Any]:
     """The five values in their wire form, whether an environment made them or a server sent them.
 
     **Errors**: `RolloutFailure` that names the value: a reward that is not finite (``verifier_error``), an observation
-    that is no text, an info that is no object.
+    that is no text, an info that is no object or whose ``tool_outputs`` are no list of objects.
     """
     if not isinstance(observation, str | None):
-        raise _broken(server, f"an observation must be a text or None, not {observation!r:.200}")
+        raise _broken(server, f"an observation must be a text or None, not {observation!r:.200}", stage)
     if not isinstance(info, Mapping):
-        raise _broken(server, f"info must be an object, not {info!r:.200}")
+        raise _broken(server, f"info must be an object, not {info!r:.200}", stage)
+    outputs = info.get("tool_outputs") or []
+    if not isinstance(outputs, list | tuple) or not all(isinstance(output, Mapping) for output in outputs):
+        raise _broken(server, f"info['tool_outputs'] must be a list of objects, not {outputs!r:.200}", stage)
     finite = finite_number(reward)
     if finite is None:
         raise RolloutFailure(
@@ -110,5 +120,5 @@ def step_response(
     }
 
 
-def _broken(server: str, message: str) -> RolloutFailure:
-    return RolloutFailure(FailureKind.AGENT_RUN_ERROR, f"{server}: {message}", stage=Stage.AGENT, terminal=True)
+def _broken(server: str, message: str, stage: Stage = Stage.AGENT) -> RolloutFailure:
+    return RolloutFailure(FailureKind.AGENT_RUN_ERROR, f"{server}: {message}", stage=stage, terminal=True)

@@ -44,3 +44,22 @@ async def test_tools_that_a_reset_offers_are_the_models(
     tools = result["responses_create_params"].get("tools")
     assert (tools if seen is None else [one["name"] for one in tools]) == seen
     assert result["response"]["output"][1] == {"type": "function_call_output", "call_id": "c", "output": "up"}
+
+
+class Hoard(GymnasiumServer):
+    async def step(self, session: Any, response: Mapping[str, Any], row: RequestBody) -> StepAnswer:
+        return "more", 1e308, False, False, {}
+
+
+async def test_rewards_that_add_up_to_infinity_are_no_reward(open_servers: Any) -> None:
+    """Each step's is finite; their sum is not, and the rollout fails where a verifier's would."""
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}
+    made = (
+        (Hoard, "env", {}),
+        (ScriptedModelServer, "policy_model", {"replies": [[said], [said]]}),
+        (GymnasiumAgent, "agent", {}),
+    )
+    async with open_servers(*made) as gym, gym.run_examples([{"responses_create_params": {"input": "x"}}]) as rollouts:
+        outcome = await rollouts.receive()
+    assert (outcome.failure.kind, outcome.failure.stage) == ("verifier_error", "verification")
+    assert "add up to inf" in outcome.failure.message

@@ -37,6 +37,9 @@ class Stairs(GymnasiumServer):
         if row.get("broken"):
             raise ZeroDivisionError("bang")
         session.steps = row.get("start", 0)
+        if "returned" in row:
+            made: ResetAnswer = row["returned"] if isinstance(row["returned"], int) else tuple(row["returned"])
+            return made
         return "go", {"floor": session.steps}
 
     async def step(self, session: Count, response: Mapping[str, Any], row: RequestBody) -> StepAnswer:
@@ -101,6 +104,17 @@ async def test_a_broken_reset_leaves_no_session(open_servers: Any) -> None:
         assert (await gym.client.get("stairs", "/status")).json()["sessions"]["ready"] == 1
 
 
+@pytest.mark.parametrize("returned", [5, ["a", 5], ["a", {}, 1], [5, {}]])
+async def test_a_reset_that_returns_what_it_must_not_leaves_no_session(open_servers: Any, returned: Any) -> None:
+    """The failure is one of the seed, says what was returned, and nobody is left with the session."""
+    async with open_servers(STAIRS) as gym:
+        failure = (await call(gym, "/reset", {"returned": returned}, {})).json()["failure"]
+        assert (failure["failure_kind"], failure["stage"]) == ("agent_run_error", "seed")
+        assert "must be" in failure["failure_reason"]
+        await call(gym, "/reset", {}, {})
+        assert (await gym.client.get("stairs", "/status")).json()["sessions"]["ready"] == 1
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "stage"),
     [
@@ -112,6 +126,8 @@ async def test_a_broken_reset_leaves_no_session(open_servers: Any) -> None:
         ({"answer": [3, 1, False, False, {}]}, "agent_run_error", "agent"),
         ({"answer": ["x", 1, False, False, None]}, "agent_run_error", "agent"),
         ({"answer": ["x", 1, False]}, "agent_run_error", "agent"),
+        ({"answer": ["x", 1, False, False, {"tool_outputs": "x"}]}, "agent_run_error", "agent"),
+        ({"answer": ["x", 1, False, False, {"tool_outputs": [1]}]}, "agent_run_error", "agent"),
     ],
 )
 async def test_a_broken_step_is_one_failure(open_servers: Any, body: Any, kind: str, stage: str) -> None:
