@@ -35,7 +35,7 @@ class Env(ResourcesServer):
 
 
 class Service:
-    """A service that gives the n-th request the n-th answer: a dict, or (status, headers, body)."""
+    """A service that gives the n-th request the n-th answer: a dict, or (status, headers, body); never, for None."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -55,8 +55,10 @@ class Service:
         self.requests.append((scope["path"], orjson.loads(body)))
         self.cookies.append(dict(scope["headers"]).get(b"cookie", b"").decode() or None)
         answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
-        if answer is None:
-            await trio.sleep_forever()
+        if answer is None:  # as long as the client is there
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
         status, headers, content = answer if isinstance(answer, tuple) else (200, [], answer)
         raw = content if isinstance(content, bytes) else orjson.dumps(content)
         await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -168,7 +168,8 @@ async def silent(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
     else:
-        await trio.sleep_forever()
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 async def test_connecting_has_its_own_time() -> None:
