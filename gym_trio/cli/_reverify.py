@@ -23,8 +23,8 @@ from ..collection import (
     aggregate_run,
     options_from,
     prepare_run,
-    read_jsonl,
     reverify_rollouts,
+    whole_rows,
 )
 from ..config import GymConfig, load_config
 from ..errors import UsageError
@@ -155,7 +155,7 @@ def _check_fields(config: GymConfig, name: str, rollouts: pathlib.Path) -> None:
     brought = itertools.islice(cls.rows(block.settings), ROWS_LOOKED_AT) if issubclass(cls, ResourcesServer) else ()
     kept_by_all = [row.keys() - OF_EVERY_ROW for row in brought]
     own = set.intersection(*kept_by_all) if kept_by_all else set()
-    found = [row.keys() for _, row in itertools.islice(read_jsonl(rollouts), ROWS_LOOKED_AT)]
+    found = [row.keys() for _, row in itertools.islice(whole_rows(rollouts, []), ROWS_LOOKED_AT)]
     if own and found and all(own.isdisjoint(keys) for keys in found):
         fields = ", ".join(sorted(own))
         raise UsageError(

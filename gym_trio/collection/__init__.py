@@ -46,6 +46,7 @@ from ._profile import Profiled, profile_files
 from ._report import Ending, InFlight, Progress, RunReport, StopRequest, UnfinishedRollout
 from ._reverify import Reverified, RewardChange, reverify_rollouts
 from ._run_keys import keys_without_effect
+from ._shards import whole_rows
 from ._source import read_rows
 from ._trackers import check_trackers, track_run, tracked_numbers
 
@@ -84,4 +85,5 @@ __all__ = [
     "stream_arguments",
     "track_run",
     "tracked_numbers",
+    "whole_rows",
 ]

@@ -41,6 +41,8 @@ def health_check_dir(
     """
     checker = HealthChecker(ignored=ignored)
     place = pathlib.Path(folder)
+    if place.is_file():
+        raise UsageError(f"{place}: is a file; name its folder, {place.parent}, with --rollouts-file {place.name}")
     if not place.is_dir():
         raise UsageError(f"{place}: there is no such folder")
     inputs = [_in(place, pathlib.Path(rollouts_file))] if rollouts_file is not None else _all_in(place)

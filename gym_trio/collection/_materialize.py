@@ -44,7 +44,7 @@ class Materializer:
         self._router = Router(options)
         self.notes: list[str] = []
         self._scan = self._first_pass()
-        self.notes += self._router.unmet()
+        self.notes += [*source.notes, *self._router.unmet()]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if not self._options.interleave_repeats:

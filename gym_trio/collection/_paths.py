@@ -12,10 +12,16 @@ from ..errors import UsageError
 
 
 def output_path(output: str | os.PathLike[str]) -> pathlib.Path:
-    """The path of a run's output. **Errors**: `UsageError` when it is a folder, or is written like one."""
+    """The path of a run's output.
+
+    **Errors**: `UsageError` for a folder, for what is written like one, and for a device or a pipe, which would be
+    replaced.
+    """
     path = pathlib.Path(output)
     if path.is_dir() or str(output).endswith(os.sep):
-        raise UsageError(f"{output}: the output must be a file such as {path / 'rollouts.jsonl'}, not a folder")
+        raise UsageError(f"{output}: must be a file such as {path / 'rollouts.jsonl'}, not a folder")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{output}: must be a file, for it is read and appended to; it is a device or a pipe")
     return path
 
 

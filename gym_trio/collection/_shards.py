@@ -24,7 +24,9 @@ def rollout_files(patterns: str | Iterable[str], *, without: pathlib.Path | None
     for pattern in (part.strip() for text in texts for part in _parts(str(text))):
         if not glob.has_magic(pattern) or pathlib.Path(pattern).is_file():
             path = pathlib.Path(pattern)
-            if not path.is_file():
+            if path.is_dir():
+                raise UsageError(f"{pattern}: is a folder; name its files, such as {path / '*.jsonl'}")
+            if not path.exists():
                 raise UsageError(f"{pattern}: there is no such file")
             found.append(path)
             continue

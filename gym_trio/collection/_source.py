@@ -16,6 +16,7 @@ from ..rollouts import rollout_id
 from ._jsonl import read_jsonl
 from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, digest, index_of
 from ._prompt import Prompt
+from ._shards import whole_rows
 
 PARAMS = "responses_create_params"
 
@@ -61,6 +62,7 @@ class RowSource:
         self._prompt = prompt
         self._recorded = recorded
         self._left_out: frozenset[int] = frozenset()
+        self.notes: list[str] = []
         if isinstance(rows, str | os.PathLike):
             self._rows: pathlib.Path | Iterable[Mapping[str, Any]] = pathlib.Path(rows)
         else:
@@ -93,9 +95,15 @@ class RowSource:
 
     def _read(self) -> Iterator[tuple[int, Any]]:
         if isinstance(self._rows, pathlib.Path):
-            yield from read_jsonl(self._rows)
+            # Of a run that is still writing, or was killed, the last line may be torn.
+            yield from self._recorded_rows(self._rows) if self._recorded else read_jsonl(self._rows)
         else:
             yield from enumerate(self._rows, 1)
+
+    def _recorded_rows(self, path: pathlib.Path) -> Iterator[tuple[int, Any]]:
+        notes: list[str] = []
+        yield from whole_rows(path, notes)
+        self.notes += [note for note in notes if note not in self.notes]
 
     def _checked(self, line: int, given: Any) -> InputRow:
         if not isinstance(given, Mapping):

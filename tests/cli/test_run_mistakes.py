@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from typing import Any
 
@@ -81,6 +82,35 @@ def test_files_that_are_not_named_or_hold_nothing(run: Any, tmp_path: pathlib.Pa
         assert ran.code == 2
         assert said in ran.err
         assert ran.err.count("\n") == 1
+
+
+def test_a_folder_a_device_and_a_file_that_should_be_a_folder(run: Any, scripted: Any, tmp_path: pathlib.Path) -> None:
+    """Each is named with what to give in its place; a device is not replaced by a file."""
+    put(tmp_path / "r.jsonl", rollout(0))
+    os.mkfifo(tmp_path / "pipe")
+    for words, said in [
+        (["aggregate", "."], ".: is a folder; name its files, such as *.jsonl"),
+        (["aggregate", "r.jsonl", "-o", "."], ".: must be a file such as rollouts.jsonl, not a folder"),
+        (["profile", "--rollouts", "."], ".: must be a file such as rollouts.jsonl, not a folder"),
+        (["health-check", "r.jsonl"], "r.jsonl: is a file; name its folder, ., with --rollouts-file r.jsonl"),
+        (["run", "mcqa", "--config", scripted("x"), "-o", "pipe"], "pipe: must be a file, for it is read"),
+    ]:
+        ran = run("eval", *words)
+        assert ran.code == 2
+        assert said in ran.err
+        assert ran.err.count("\n") == 1
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_the_torn_last_line_of_recorded_rollouts_is_left_out(run: Any, tmp_path: pathlib.Path) -> None:
+    """As by the other commands that read what a run has written, or is writing."""
+    answers = {"options": [{"A": "1"}, {"B": "2"}], "expected_answer": "A"}
+    source = put(tmp_path / "r.jsonl", rollout(0, 0.0, **answers))
+    source.write_bytes(source.read_bytes() + b'{"_ng_task_i')
+    ran = run("eval", "reverify", "--rollouts", source, "-e", "mcqa", "-o", "out/r.jsonl")
+    assert ran.code == 0, ran.err
+    assert ran.err.splitlines()[0] == f"{source}:2: the last line is torn and was left out"
+    assert "scored 1," in ran.out
 
 
 def test_health_checks_are_left_out_by_name(run: Any, tmp_path: pathlib.Path) -> None:
