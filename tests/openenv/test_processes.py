@@ -46,6 +46,17 @@ async def test_an_app_is_served_and_gone_with_the_gym(python_of_openenv: str, sc
     assert all((one.returncode, one.escalated) == (0, False) for one in gym.supervisor.report.exits)
 
 
+async def until_nobody_listens(port: int) -> None:
+    # A process that ends loses its connections a moment before its port.
+    with trio.fail_after(60):
+        while True:
+            try:
+                await (await trio.open_tcp_stream("127.0.0.1", port)).aclose()
+            except OSError:
+                return
+            await trio.sleep(0.01)
+
+
 async def test_a_server_that_dies_in_an_episode(python_of_openenv: str, scripted: Any) -> None:
     """What was under way has lost its peer, what comes later finds nobody; neither is a reward, and nothing is left."""
     with socket.socket() as probe:
@@ -60,6 +71,7 @@ async def test_a_server_that_dies_in_an_episode(python_of_openenv: str, scripted
                 outcome = await rollouts.receive()
             assert isinstance(outcome, gym_trio.Failed)
             failures.append((outcome.failure.kind, outcome.failure.stage, outcome.failure.terminal))
+            await until_nobody_listens(port)
     assert failures == [("transport_peer_drop", "agent", False), ("transport_unreachable", "seed", False)]
 
 
