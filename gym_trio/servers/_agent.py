@@ -56,7 +56,7 @@ class AgentServer(Server):
             cookies.update(params.cookies)
             body = {**row, "response": response}
             with stages.measure("verify"):
-                result = await self.call(resources, "/verify", body, cookies, rollout_id, stage=Stage.VERIFICATION)
+                result = await link.verify(body)
             observed = {"ng_agent_observations": {"tool_calls": stages.tool_calls}} if stages.tool_calls else {}
             return {**observed, **result, "ng_perf": {**(result.get("ng_perf") or {}), **stages.milliseconds()}}
         finally:

@@ -62,11 +62,7 @@ class RequestBody(dict[str, Any]):
 
     def _find_rollout_id(self) -> str | None:
         found: str | None = self.path_params.get("rollout_id") or self.get("_ng_rollout_id")
-        if found is None:
-            for name, value in self._headers:
-                if name == b"x-ng-rollout-id":
-                    return value.decode("latin-1")
-        return found
+        return self.header("x-ng-rollout-id") if found is None else found
 
     @property
     def sent_cookies(self) -> dict[str, str]:
@@ -101,6 +97,14 @@ class RequestBody(dict[str, Any]):
         )
         inner.agent_session = agent_session
         return inner
+
+    def header(self, name: str) -> str | None:
+        """One header's value, the first if it is repeated."""
+        wanted = name.encode("latin-1")
+        for key, value in self._headers:
+            if key == wanted:
+                return value.decode("latin-1")
+        return None
 
     @property
     def headers(self) -> dict[str, str]:

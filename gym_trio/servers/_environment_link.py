@@ -10,7 +10,7 @@ import attrs
 import trio
 
 from ..errors import Delivery, RolloutFailure, Stage
-from ._resource_sessions import KEY_HEADER
+from ._resource_sessions import KEY_HEADER, LAST_HEADER
 
 if TYPE_CHECKING:
     from ._agent import AgentServer
@@ -54,6 +54,16 @@ class EnvironmentLink:
         self._unheard = False
         return answer
 
+    async def verify(self, body: Any) -> dict[str, Any]:
+        """Ask for the verdict. Nothing but `close` follows: an environment with nothing to dispose of closes with it.
+
+        **Errors**: `RolloutFailure` of stage ``verification``.
+        """
+        headers = {LAST_HEADER: "1"}
+        return await self.agent.call(
+            self.server, "/verify", body, self.cookies, self.rollout_id, stage=Stage.VERIFICATION, headers=headers
+        )
+
     async def close(self) -> None:
         """Close the session, if there is or may be one.
 
@@ -62,8 +72,8 @@ class EnvironmentLink:
 
         **Errors**: none; they are logged.
         """
-        if not self.cookies and not self._unheard:
-            return
+        if not any(self.cookies.values()) and not self._unheard:
+            return  # none was opened, or the environment has closed it and taken its cookie back
         headers = {KEY_HEADER: self._key}
         with trio.move_on_after(self.agent.cleanup_timeout_seconds, shield=True) as scope:
             try:

@@ -29,6 +29,7 @@ __all__ = ["ResourceSessions"]
 COOKIE = "session_id"
 TYPED_KEY = "resources_session_id"
 KEY_HEADER = "x-ng-session-key"
+LAST_HEADER = "x-ng-session-last"  # on a verification: nothing but the close of the session follows
 _KEY = re.compile(r"[A-Za-z0-9_-]{20,64}")
 OTHER_COOKIE = "resources_session_id does not match the session cookie"
 
@@ -51,7 +52,7 @@ class ResourceSession:
 
 def _drawn_key(request: RequestBody) -> str | None:
     """The key that the client has drawn for its session, where it is one that nobody can guess."""
-    key = request.headers.get(KEY_HEADER)
+    key = request.header(KEY_HEADER)
     return key if key is not None and _KEY.fullmatch(key) else None
 
 
@@ -74,6 +75,10 @@ class ResourceSessions:
     def __init__(self, server: ResourcesServer) -> None:
         self._server = server
         self._cookie = SignedCookie(COOKIE)
+
+    def _named_by(self, request: RequestBody) -> str | None:
+        """The id in the request's cookie; an empty cookie is one that was taken back."""
+        return self._cookie.read(request.sent_cookies) if request.sent_cookies.get(COOKIE) else None
 
     async def seed(self, request: RequestBody) -> dict[str, Any]:
         """Open a session and set its cookie: for the row ``request``, or in the typed form for an episode."""
@@ -124,7 +129,7 @@ class ResourceSessions:
     async def _seed_typed(self, request: RequestBody) -> dict[str, Any]:
         form = check_form(ResourcesSeed, request)
         session_id = form.resources_session_id
-        named = self._cookie.read(request.sent_cookies)
+        named = self._named_by(request)
         if named is not None and named != session_id:
             raise RequestRefused(409, OTHER_COOKIE)
         row = RequestBody(form.task_data, headers=(), cookies={}, rollout_id=form.episode_id.key)
@@ -164,7 +169,7 @@ class ResourceSessions:
 
         **Errors**: `RequestRefused` (409), raised by this call, when the request's cookie names no live session.
         """
-        session_id = self._cookie.read(request.sent_cookies)
+        session_id = self._named_by(request)
         if session_id is None:
             raise RequestRefused(409, _DETAILS[ConflictReason.UNKNOWN])
         return self.using_id(session_id)
@@ -195,7 +200,7 @@ class ResourceSessions:
 
         A new session is given up when the block raises or is cancelled: nobody has learnt its id.
         """
-        session_id = self._cookie.read(request.sent_cookies)
+        session_id = self._named_by(request)
         if session_id is not None and self._server.sessions.phase(session_id) is SessionPhase.READY:
             with self.using(request) as state:
                 yield state
@@ -210,15 +215,26 @@ class ResourceSessions:
 
     async def end(self, request: RequestBody) -> None:
         """Dispose of the request's session, of either kind; the owner of a typed one gets its receipt as ever."""
-        session_id = self._cookie.read(request.sent_cookies)
+        session_id = self._named_by(request)
         if session_id is not None:
             await self._server.sessions.release(session_id)
+
+    def end_with(self, request: RequestBody) -> None:
+        """End the session of a ``request`` that says it is the last, if nothing has to be disposed of.
+
+        The answer takes the cookie back, which tells the agent that it need not ask for the close: one request of a
+        rollout less. A session with something to dispose of is left to that: its close may take long, and can fail.
+        """
+        if request.header(LAST_HEADER) is not None:
+            session_id = self._named_by(request)
+            if session_id is not None and self._server.sessions.release_nowait(session_id):
+                request.cookies[COOKIE] = ""
 
     async def close(self, request: RequestBody) -> dict[str, Any]:
         """Dispose of the session; closing twice is no error."""
         if TYPED_KEY in request:
             return await self._close_typed(request)
-        session_id = self._cookie.read(request.sent_cookies)
+        session_id = self._named_by(request)
         if session_id is not None:
             await self._server.sessions.release(session_id)
             return {}
@@ -235,7 +251,7 @@ class ResourceSessions:
         form = check_form(ResourcesClose, request)
         session_id = form.resources_session_id
         registry = self._server.sessions
-        named = self._cookie.read(request.sent_cookies)
+        named = self._named_by(request)
         if named is not None and named != session_id:
             raise RequestRefused(409, OTHER_COOKIE)
         if named is not None and not registry.knows(session_id):

@@ -181,7 +181,9 @@ class ResourcesServer(Server):
         if not isinstance(request.get("response"), Mapping):
             raise RequestRefused(422, "verify needs the row's response, an object")
         async with self.resource_sessions.using_or_new(request) as session:
-            return {**request, **await self.verifying.verdict(session, request)}
+            answer = {**request, **await self.verifying.verdict(session, request)}
+        self.resource_sessions.end_with(request)
+        return answer
 
     async def _reverify_mode(self, request: RequestBody) -> dict[str, str]:
         return {"reverify_mode": self.reverify_mode}

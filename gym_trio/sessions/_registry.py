@@ -204,6 +204,15 @@ class SessionRegistry(SessionTable[State]):
         if session is not None and session.receipt is None:
             self._closer.begin(session)
 
+    def release_nowait(self, session_id: str) -> bool:
+        """Close a minted session that has no close of its own and that nobody uses; whether it was one."""
+        session = self._sessions.get(session_id)
+        if session is None or not session.minted or session.close is not None or session.users:
+            return False
+        if session.phase is SessionPhase.READY:
+            self._closer.begin(session)
+        return session.receipt is not None
+
     # --- the whole registry ---
 
     async def drain(self) -> DrainReport:

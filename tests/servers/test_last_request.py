@@ -1,0 +1,172 @@
+"""A session that holds nothing ends with the verification, and takes no request of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+
+from gym_trio.http import MemoryTransport, ServerClient
+from gym_trio.http._lifespan import open_lifespan
+from gym_trio.models.scripted_model import ScriptedModelServer
+from gym_trio.servers import AgentServer, ResourcesServer, tool
+
+ROW = {"responses_create_params": {"input": "hi"}, "_ng_rollout_id": "7-0"}
+BLOCK = {
+    "resources_server": {"type": "resources_servers", "name": "env"},
+    "model_server": {"type": "responses_api_models", "name": "model"},
+}
+
+
+class Plain(ResourcesServer):
+    @tool
+    async def look(self, session: Any) -> str:
+        """Look."""
+        return "nothing"
+
+    async def verify(self, session: Any, request: Any) -> float:
+        if request["responses_create_params"]["input"] == "raise":
+            raise RuntimeError("no")
+        return 1.0
+
+
+class Holding(Plain):
+    """Has something to dispose of."""
+
+    disposed = 0
+
+    def holds_resources(self, session: Any) -> bool:
+        return True
+
+    async def dispose_session(self, session: Any) -> None:
+        type(self).disposed += 1
+
+
+class Other(Plain):
+    """An environment of other make: it does not know the header."""
+
+    async def _verify(self, request: Any) -> Any:
+        request._headers = [pair for pair in request._headers if not pair[0].startswith(b"x-ng-session")]
+        return await super()._verify(request)
+
+
+class Parts:
+    """An agent, a model and an environment, and what was asked of the latter."""
+
+    def __init__(self, environment: ResourcesServer, client: ServerClient) -> None:
+        self.environment = environment
+        self.client = client
+        self.asked: list[str] = []
+        self.agent = AgentServer(name="agent", config=BLOCK, client=client)
+
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:
+        self.asked.append(scope["path"])
+        await self.environment.app(scope, receive, send)
+
+
+@asynccontextmanager
+async def open_parts(make: type[ResourcesServer]) -> AsyncIterator[Parts]:
+    client = ServerClient()
+    parts = Parts(make(name="env"), client)
+    model = ScriptedModelServer(
+        name="model", config={"replies": [[{"type": "message", "role": "assistant", "content": "hello"}]]}
+    )
+    async with AsyncExitStack() as stack:
+        for name, app, server in (
+            ("env", parts.app, parts.environment),
+            ("model", model.app, model),
+            ("agent", parts.agent.app, parts.agent),
+        ):
+            await stack.enter_async_context(open_lifespan(server.app, server=name))
+            client.register(name, MemoryTransport(app), f"http://{name}")
+        yield parts
+
+
+def live(parts: Parts) -> int:
+    statistics = parts.environment.sessions.statistics()
+    return statistics.ready + statistics.closing + statistics.seeding
+
+
+@pytest.mark.parametrize(("make", "closes"), [(Plain, []), (Holding, ["/close_session"]), (Other, ["/close_session"])])
+async def test_a_rollout(make: type[ResourcesServer], closes: list[str]) -> None:
+    """Whoever closes the session, it is closed when the rollout is over."""
+    Holding.disposed = 0
+    async with open_parts(make) as parts:
+        result = await parts.client.post("agent", "/run", json=ROW)
+        assert result.json()["reward"] == 1.0
+        assert parts.asked == ["/seed_session", "/verify", *closes]
+        assert live(parts) == 0
+        assert Holding.disposed == (make is Holding)
+
+
+@pytest.mark.parametrize("make", [Plain, Holding, Other])
+async def test_a_verification_that_fails_ends_nothing(make: type[ResourcesServer]) -> None:
+    """The agent closes the session, as ever."""
+    async with open_parts(make) as parts:
+        row = {**ROW, "responses_create_params": {"input": "raise"}}
+        assert (await parts.client.post("agent", "/run", json=row)).status == 500
+        assert parts.asked == ["/seed_session", "/verify", "/close_session"]
+        assert live(parts) == 0
+
+
+async def test_only_what_says_that_it_is_the_last_ends_the_session() -> None:
+    """Afterwards the cookie is of no use: no request slips into a session of its own."""
+    async with open_parts(Plain) as parts:
+        post = parts.client.post
+        cookies = (await post("env", "/seed_session", json=ROW)).cookies()
+        body = {**ROW, "response": {"output": []}}
+        for _ in range(2):
+            answer = await post("env", "/verify", json=body, cookies=cookies)
+            assert (answer.status, answer.cookies()) == (200, {})
+        answer = await post("env", "/verify", json=body, cookies=cookies, headers={"x-ng-session-last": "1"})
+        assert (answer.status, answer.cookies()) == (200, {"session_id": ""})
+        for path, sent in (("/look", cookies), ("/verify", cookies), ("/look", {"session_id": ""})):
+            assert (await post("env", path, json=body if path == "/verify" else {}, cookies=sent)).status == 409
+        assert (await post("env", "/close_session", json={}, cookies=cookies)).status == 200
+
+
+async def test_a_session_that_another_request_uses_does_not_end() -> None:
+    """A tool that still runs keeps its state."""
+    go, began = trio.Event(), trio.Event()
+
+    class Slow(Plain):
+        @tool
+        async def wait(self, session: Any) -> str:
+            """Wait."""
+            began.set()
+            await go.wait()
+            return "done"
+
+    async with open_parts(Slow) as parts, trio.open_nursery() as nursery:
+        post = parts.client.post
+        cookies = (await post("env", "/seed_session", json=ROW)).cookies()
+
+        async def use() -> None:
+            assert (await post("env", "/wait", json={}, cookies=cookies)).status == 200
+
+        nursery.start_soon(use)
+        await began.wait()
+        body = {**ROW, "response": {"output": []}}
+        answer = await post("env", "/verify", json=body, cookies=cookies, headers={"x-ng-session-last": "1"})
+        assert (answer.status, answer.cookies()) == (200, {})
+        assert live(parts) == 1
+        go.set()
+
+
+@pytest.mark.parametrize("parked", [True, False])
+async def test_cancellation_at_every_step_leaves_no_session(cancel_at_step: Any, parked: bool) -> None:
+    """Wherever the rollout is cut, between the verdict and its answer too."""
+    for make in (Plain, Holding, Other):
+        step = 1
+        while True:
+            async with open_parts(make) as parts:
+                with cancel_at_step(step, parked=parked) as cancelling:
+                    await parts.client.post("agent", "/run", json=ROW)
+                assert live(parts) == 0
+            if not cancelling.scope.cancelled_caught:
+                break
+            step += 1
+        assert step > 3
