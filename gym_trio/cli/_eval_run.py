@@ -30,7 +30,7 @@ from ..metrics import normalize_ignored
 from ._app import Exit
 from ._configure import ModelFlags, configure, rows_of, split_words
 from ._console import print_line, tell
-from ._preflight import check_endpoints, check_grace, check_servers
+from ._preflight import check_endpoints, check_grace, check_head, check_servers
 from ._report import show_report
 from ._run import RunPlan, carry_out
 from ._telemetry import check_telemetry, open_telemetry
@@ -196,13 +196,14 @@ def eval_run(
     if loaded.run.dry_run:
         print_line(f"dry run: {rollouts_of(options)} rollouts would be made; no server was started, no file written")
         return
-    if not no_serve and not loaded.run.resume_from_cache:
-        check_endpoints(loaded)
+    look = check_head if no_serve else check_endpoints
+    if not loaded.run.resume_from_cache:
+        look(loaded)
     with prepare_run(options) as prepared:
         for note in prepared.notes:
             tell(note)
-        if prepared.pending and loaded.run.resume_from_cache and not no_serve:
-            check_endpoints(loaded)
+        if prepared.pending and loaded.run.resume_from_cache:
+            look(loaded)
         with open_telemetry(loaded):
             report, exit_code = trio.run(carry_out, prepared, plan)
     raise Exit(finish(report, loaded, exit_code, ignored_checks=ignored, as_json=as_json))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import trio
 
 from ..config import GymConfig, ServerBlock, redact_text
-from ..errors import GymError, PeerDropped, TransportError, UsageError
-from ..gym import build_server
+from ..errors import GymError, PeerDropped, ResponseError, TransportError, UsageError
+from ..gym import ask_head, build_server
 from ..http import ServerClient, open_socket_transport
 
-__all__ = ["check_at_least_one", "check_endpoints", "check_grace", "check_seconds", "check_servers"]
+__all__ = ["check_at_least_one", "check_endpoints", "check_grace", "check_head", "check_seconds", "check_servers"]
 
 LOOK_SECONDS = 10.0
+HEAD_TOKEN = "GYM_TRIO_HEAD_TOKEN"
 LOOK_AGAIN_SECONDS = 1.0
 # Implementation → the keys that hold its endpoint's URLs and its key.
 ENDPOINT_KEYS = {"openai_model": ("openai_base_url", "openai_api_key"), "vllm_model": ("base_url", "api_key")}
@@ -57,6 +59,34 @@ def check_endpoints(config: GymConfig) -> None:
     **Errors**: `UsageError` for one that cannot be reached, or that refuses the key.
     """
     trio.run(_check_all, config)
+
+
+def check_head(config: GymConfig) -> None:
+    """Ask the head server of a running fleet for its servers.
+
+    **Errors**: `UsageError` for one that does not answer, or that wants another token.
+    """
+    trio.run(_ask_head, config)
+
+
+async def _ask_head(config: GymConfig) -> None:
+    head = config.run.head_server
+    url = f"http://{head.host}:{head.port}"
+    token = os.environ.get(HEAD_TOKEN)
+    try:
+        async with open_socket_transport() as transport:
+            client = ServerClient({"head": (transport, url)})
+            with trio.fail_after(LOOK_SECONDS):
+                await ask_head(client, transport, token)
+    except (TransportError, trio.TooSlowError) as error:
+        raise UsageError(
+            f"no head server answers at {url} ({error or 'no answer in time'}); start the fleet with "
+            "gym-trio env start, or say where its head server is with ++head_server={host: HOST, port: PORT}"
+        ) from None
+    except ResponseError as error:
+        if error.status in (401, 403):
+            raise UsageError(f"the head server at {url} wants another token than {HEAD_TOKEN} has") from None
+        raise
 
 
 async def _check_all(config: GymConfig) -> None:

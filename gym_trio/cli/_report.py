@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from ..collection import Ending, HealthChecked, RunReport
-from ._console import print_json, print_line, print_table
+from ._console import print_json, print_line, print_table, tell
 
 __all__ = ["show_metrics", "show_report"]
 
@@ -46,6 +46,8 @@ def show_metrics(entry: dict[str, Any]) -> None:
     if deviation is not None:
         rows.insert(1, ("std/reward", f"{deviation:.4g}"))
     print_table(name, ("metric", "value"), rows)
+    for warning in entry.get("warnings") or ():
+        tell(f"warning: {name}: {' '.join(str(warning.get('message')).split())}")
 
 
 def _paths(report: RunReport) -> dict[str, str]:
@@ -77,7 +79,7 @@ def report_as_json(report: RunReport, health: HealthChecked | None) -> dict[str,
         "mean_reward": report.mean_reward,
         "timing": dict(report.timing),
         "metrics": [
-            {"agent_ref": entry.get("agent_ref"), "key_metrics": entry.get("key_metrics")}
+            {name: entry.get(name) for name in ("agent_ref", "key_metrics", "warnings")}
             for entry in report.aggregate or ()
         ],
         "health": None if health is None else health.report.summary["run"]["verdicts"],

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._build import build_server, find_implementation
 from ._gym import Gym
-from ._open import connect_gym, open_gym, open_gym_of
+from ._open import ask_head, connect_gym, open_gym, open_gym_of
 
 if TYPE_CHECKING:
     from ._processes import ProcessOptions as ProcessOptions
@@ -28,4 +28,13 @@ def __getattr__(name: str) -> Any:
     return importlib.import_module(f"{__name__}._processes").ProcessOptions
 
 
-__all__ = ["Gym", "ProcessOptions", "build_server", "connect_gym", "find_implementation", "open_gym", "open_gym_of"]
+__all__ = [
+    "Gym",
+    "ProcessOptions",
+    "ask_head",
+    "build_server",
+    "connect_gym",
+    "find_implementation",
+    "open_gym",
+    "open_gym_of",
+]

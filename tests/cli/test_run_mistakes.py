@@ -197,3 +197,29 @@ def test_a_resumed_reverification_tells_of_all_of_it(run: Any, tmp_path: pathlib
     ran = run(*words, "--resume", "--json")
     rewards = orjson.loads(ran.out)["rewards"]
     assert (rewards["same"], rewards["changed"], len(rewards["changes"])) == (1, 1, 1)
+
+
+def test_a_fleet_that_is_not_there_moves_nothing(run: Any, endpoint: Any, tmp_path: pathlib.Path) -> None:
+    """It is asked before an earlier run's files are touched, and the line says where it was looked for."""
+    output = put(tmp_path / "r.jsonl", rollout(0))
+    words = ("eval", "run", "mcqa", "--no-serve", "-o", output)
+    ran = run(*words, "++head_server={host: 127.0.0.1, port: 1}")
+    assert ran.code == 2
+    assert "no head server answers at http://127.0.0.1:1 (" in ran.err
+    assert "gym-trio env start" in ran.err
+    refusing = endpoint(lambda _: b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+    host, _, port = refusing.removeprefix("http://").rstrip("/").partition(":")
+    ran = run(*words, f"++head_server={{host: {host}, port: {port.partition('/')[0]}}}")
+    assert ran.code == 2
+    assert "wants another token than GYM_TRIO_HEAD_TOKEN has" in ran.err
+    assert ran.err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["r.jsonl"]
+
+
+def test_what_weakens_the_metrics_is_told(run: Any, tmp_path: pathlib.Path) -> None:
+    """A warning of the aggregate is a line on standard error, and stands in the JSON; a clean run has none."""
+    rows = [{**rollout(task), "_ng_rollout_index": r} for task, r in ((0, 0), (0, 1), (1, 0))]
+    ran = run("eval", "aggregate", put(tmp_path / "r.jsonl", *rows))
+    assert "warning: agent: pass@2 leaves out 1 of 2 tasks, which have fewer repeats" in ran.err
+    assert "warning: agent: 1 of 2 repeats lack tasks" in ran.err
+    assert run("eval", "aggregate", put(tmp_path / "r.jsonl", *rows[:2])).err == ""
