@@ -13,6 +13,7 @@ import trio
 
 from ..errors import FailureKind, RequestRefused, RolloutFailure, SessionConflict, SessionSetupError, Stage
 from ..sessions import ConflictReason, SessionPhase
+from ._authored import authored
 from ._body import JsonEndpoint, Reply, RequestBody
 from ._failures import failure_to_wire
 from ._session_forms import AgentClose, AgentSeed, as_body, check_form, claim_key, fingerprint
@@ -83,12 +84,13 @@ class AgentSessions:
 
         async def open_session() -> OpenAgentSession:
             seed = RequestBody(as_body(form), cookies=session.cookies, rollout_id=form.episode_id.key)
-            session.state = await self._server.open_session(seed)
+            session.state = await authored(self._server.open_session, seed)
             return session
 
         async def close_session(made: Any) -> bytes:
             # A partial state comes bare, as its maker handed it over.
-            observations = await self._server.close_session(made.state if made is session else made)
+            state = made.state if made is session else made
+            observations = await authored(self._server.close_session, state)
             return self._closed(session_id, observations, session.cookies)
 
         try:

@@ -229,6 +229,10 @@ class JsonEndpoint:
         except Exception as error:
             logger.error("server %s: a handler raised", self._server, exc_info=True)
             reply, encoded = self._error_reply(error), None
+        except SystemExit as error:
+            # It would end the server, and all that runs in it, for one request.
+            logger.error("server %s: a handler raised", self._server, exc_info=True)
+            reply, encoded = self._error_reply(RuntimeError(f"SystemExit: {error}")), None
         headers = (*reply.headers, *_cookie_headers(request)) if request is not None else reply.headers
         await send_json(send, reply.status, reply.body, headers, content=encoded)
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from gym_trio.errors import ConfigError, FailureKind, RequestRefused, RolloutFailure
-from gym_trio.servers import GymnasiumServer, RequestBody, ResourcesServer, tool, tools_of
+from gym_trio.servers import AgentServer, GymnasiumServer, RequestBody, ResourcesServer, tool, tools_of
 from gym_trio.servers._authored import authored
 from gym_trio.servers._failures import failure_of
 
@@ -210,3 +210,30 @@ def test_a_method_that_cannot_be_a_tool_is_named(name: str, method: Any, says: s
     with pytest.raises(ConfigError, match=rf"Kind\.{name}: .*{says}"):
         tools_of(kind)
     assert set(tools_of(type("Fine", (ResourcesServer,), {"look": tool(good)}))) == {"look"}
+
+
+class QuittingAgent(AgentServer):
+    """An agent that ends the program, where it is told to."""
+
+    async def run(self, request: RequestBody) -> Any:
+        if request.get("where") == "run":
+            raise SystemExit(3)
+        return {"reward": 1.0}
+
+    def open_session(self, seed: Any) -> Any:  # type: ignore[override]
+        if seed.agent_session_id == "bad":
+            raise SystemExit(3)
+        return {"id": seed.agent_session_id}
+
+
+async def test_an_agents_exit_is_one_failure_too(open_servers: Any) -> None:
+    """Of a rollout, or of the opening of a session, which may be plain; the others go on."""
+    seed = {"episode_id": {"rollout_id": "r", "attempt": 0}, "task_id": {"taskset": "t", "task_id": "1"}}
+    async with open_servers((QuittingAgent, "agent", {})) as gym:
+        ended = await gym.client.post("agent", "/run", json={"where": "run"})
+        assert (ended.status, ended.json()["failure"]["failure_reason"]) == (500, "RuntimeError: SystemExit: 3")
+        assert (await gym.client.post("agent", "/run", json={})).json() == {"reward": 1.0}
+        opened = await gym.client.post("agent", "/v1/agent_sessions", json={**seed, "agent_session_id": "bad"})
+        assert (opened.status, "SystemExit" in opened.text) == (500, True)
+        opened = await gym.client.post("agent", "/v1/agent_sessions", json={**seed, "agent_session_id": "good"})
+        assert opened.json()["agent_session_id"] == "good"
