@@ -13,6 +13,8 @@ __all__ = ["show_metrics", "show_report"]
 
 # At most so many key metrics are shown per agent; all are in the file.
 SHOWN_METRICS = 24
+# Rows for one rollout: those of one attempt were told of with their lines, those of several are as they should be.
+NAMED_BY_LINE = "duplicate_rows"
 ENDED_EARLY = {Ending.STOPPED: "stopped", Ending.BUDGET: "the dispatch budget is used up"}
 
 
@@ -47,7 +49,8 @@ def show_metrics(entry: dict[str, Any]) -> None:
         rows.insert(1, ("std/reward", f"{deviation:.4g}"))
     print_table(name, ("metric", "value"), rows)
     for warning in entry.get("warnings") or ():
-        tell(f"warning: {name}: {' '.join(str(warning.get('message')).split())}")
+        if warning.get("kind") != NAMED_BY_LINE:
+            tell(f"warning: {name}: {' '.join(str(warning.get('message')).split())}")
 
 
 def _paths(report: RunReport) -> dict[str, str]:

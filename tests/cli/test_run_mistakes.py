@@ -223,3 +223,22 @@ def test_what_weakens_the_metrics_is_told(run: Any, tmp_path: pathlib.Path) -> N
     assert "warning: agent: pass@2 leaves out 1 of 2 tasks, which have fewer repeats" in ran.err
     assert "warning: agent: 1 of 2 repeats lack tasks" in ran.err
     assert run("eval", "aggregate", put(tmp_path / "r.jsonl", *rows[:2])).err == ""
+
+
+def test_a_line_that_is_there_twice_is_told_of_once(run: Any, tmp_path: pathlib.Path) -> None:
+    """By each command, with its file and its number, and nothing else is said of it."""
+    answers = {"options": [{"A": "1"}, {"B": "2"}], "expected_answer": "A"}
+    source = put(
+        tmp_path / "r.jsonl", rollout(0, 0.0, **answers), rollout(1, 0.0, **answers), rollout(0, 0.0, **answers)
+    )
+    put(tmp_path / "r_materialized_inputs.jsonl", rollout(0), rollout(1))
+    told = f"{source}: line 3 repeats line 1 (task 0, repeat 0); counted once"
+    for words in (
+        ("aggregate", source),
+        ("profile", "--rollouts", source),
+        ("compare", "--baseline", source, "--candidates", source),
+        ("reverify", "--rollouts", source, "-e", "mcqa", "-o", "out/r.jsonl"),
+    ):
+        ran = run("eval", *words)
+        assert ran.code == 0, ran.err
+        assert [line for line in ran.err.splitlines() if "rollouts," not in line] == [told]
