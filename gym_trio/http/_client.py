@@ -175,19 +175,20 @@ class ServerClient:
         headers: Mapping[str, str] | None,
         cookies: Mapping[str, str] | None,
     ) -> Request:
-        pairs = server.headers
+        common = server.headers
         body: Body = content or b""
         if json is not _MISSING:
             if content is not None:
                 raise UsageError("json and content exclude each other")
             body = _encode_json(json)
-            pairs = server.json_headers
+            common = server.json_headers
+        pairs = common
         trace = telemetry.outgoing()
         if headers or trace:
-            pairs = _merge(pairs, {**trace, **(headers or {})})
+            pairs = _merge(common, {**trace, **(headers or {})})
         if cookies:
             pairs += (_cookie(cookies),)
-        return Request(method, server.origin, self._target(server, path), pairs, body)
+        return Request(method, server.origin, self._target(server, path), pairs, body, common=common)
 
     def _target(self, server: _Server, path: str) -> bytes:
         key = (server.name, path)

@@ -13,6 +13,7 @@ _TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqr
 _VISIBLE = bytes(range(0x21, 0x7F))
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE", "POST", "PUT", "PATCH"})
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})  # an empty body is not worth a header
+_ABOUT_THE_BODY = frozenset({b"host", b"content-length", b"transfer-encoding"})
 _KNOWN = 256
 
 
@@ -29,23 +30,33 @@ class Framed:
 class Prepared:
     """Headers that were found fit to be sent, and what they say about the body."""
 
-    __slots__ = ("_encoded", "_headers", "chunked", "declared", "has_host", "pairs")
+    __slots__ = ("_before", "_encoded", "_headers", "chunked", "declared", "has_host", "pairs")
+    pairs: list[tuple[bytes, bytes]]
+    has_host: bool
+    chunked: bool
+    declared: int | None  # the length of the body
 
-    def __init__(self, headers: HeaderPairs, names: dict[bytes, bytes]) -> None:
-        """``names`` are known to be fit, each with its lower-case form; more are added.
+    def __init__(self, headers: HeaderPairs, names: dict[bytes, bytes], before: Prepared | None = None) -> None:
+        """``names`` are known to be fit, each with its lower-case form; more are added. ``before``: those that
+        ``headers`` follow.
 
         **Errors**: `UsageError`, which never quotes a value.
         """
+        self._before = before
         self._headers = headers
         self._encoded: bytes | None = None
-        self.pairs = [(names.get(name) or _checked_name(name, names), value.strip(b" \t")) for name, value in headers]
-        values = b"".join([value for _, value in self.pairs])
+        pairs = [(names.get(name) or _checked_name(name, names), value.strip(b" \t")) for name, value in headers]
+        values = b"".join([value for _, value in pairs])
         if b"\n" in values or b"\r" in values or b"\0" in values:
             raise UsageError("a header contains a line end or a NUL")
+        self.pairs = pairs if before is None else before.pairs + pairs
+        if before is not None and _ABOUT_THE_BODY.isdisjoint([name for name, _ in pairs]):
+            self.has_host, self.chunked, self.declared = before.has_host, before.chunked, before.declared
+            return
         found = {name for name, _ in self.pairs}
         self.has_host = b"host" in found
         self.chunked = b"transfer-encoding" in found
-        self.declared: int | None = None
+        self.declared = None
         if self.chunked or b"content-length" in found:
             self._read_framing()
 
@@ -53,7 +64,8 @@ class Prepared:
     def encoded(self) -> bytes:
         """Their lines in a head. Made when it is first wanted: in memory nobody does."""
         if self._encoded is None:
-            self._encoded = b"".join([b"%b: %b\r\n" % pair for pair in self._headers])
+            own = b"".join([b"%b: %b\r\n" % pair for pair in self._headers])
+            self._encoded = own if self._before is None else self._before.encoded + own
         return self._encoded
 
     def _read_framing(self) -> None:
@@ -73,11 +85,23 @@ class KnownHeaders:
         self._known: dict[HeaderPairs, Prepared] = {}
         self._names: dict[bytes, bytes] = {}
 
+    def of(self, request: Request) -> Prepared:
+        """The headers of ``request``: what is its own is looked at, what it has in common is known."""
+        common, count = request.common, len(request.common)
+        if not count or len(request.headers) == count or request.headers[:count] != common:
+            return self.prepare(request.headers)
+        before = self.prepare(common)
+        self._forget_names()
+        return Prepared(request.headers[count:], self._names, before)
+
+    def _forget_names(self) -> None:
+        if len(self._names) >= _KNOWN:
+            self._names.clear()
+
     def prepare(self, headers: HeaderPairs) -> Prepared:
         prepared = self._known.get(headers)
         if prepared is None:
-            if len(self._names) >= _KNOWN:
-                self._names.clear()
+            self._forget_names()
             prepared = Prepared(headers, self._names)
             if len(self._known) >= _KNOWN:
                 self._known.clear()

@@ -120,7 +120,7 @@ class MemoryTransport:
         return scope
 
     def _headers(self, request: Request) -> list[tuple[bytes, bytes]]:
-        prepared = self._known_headers.prepare(request.headers)
+        prepared = self._known_headers.of(request)
         headers = prepared.pairs.copy()
         if not prepared.has_host:
             headers.insert(0, (b"host", request.origin.authority))

@@ -115,7 +115,7 @@ class SocketTransport(HttpxInterface):
 
     async def _begin(self, request: Request, max_body_bytes: int | None, bounds: Bounds) -> ClientExchange:
         """An exchange whose request has been written. The caller closes it."""
-        framed = encode_head(request, self._known_headers.prepare(request.headers))
+        framed = encode_head(request, self._known_headers.of(request))
         pool = self._pools.get(request.origin) or self._new_pool(request.origin)
         on_sent = request.on_sent
         attempts: Attempts | None = None
