@@ -102,6 +102,10 @@ def prepare_folder(files: RunFiles) -> None:
     **Errors**: `UsageError` that names the folder and the reason.
     """
     probe = files.folder / f".{files.output.name}.{os.getpid()}.probe"
+    derived = (files.aggregate, files.identity, files.timing, files.quality, files.verdicts)
+    for path in (files.output, files.failures, files.materialized, *derived):
+        if path.is_dir():
+            raise UsageError(f"{path}: is a folder, and the run writes a file of that name; choose another --output")
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")

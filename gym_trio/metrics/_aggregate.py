@@ -10,7 +10,7 @@ import attrs
 
 from ._accumulate import SourceRows
 from ._describe import across_repeats, describe_columns, group_row, repeat_rows
-from ._extras import duplicate_rows, incomplete_repeats, intervals, pass_metrics, too_few_repeats
+from ._extras import duplicate_rows, incomplete_repeats, intervals, pass_metrics, too_few_repeats, without_reward
 from ._hooks import Computed, Hooks, run_compute_metrics, run_get_key_metrics
 from ._ledger import Coverage, Ledger
 from ._perf import perf_summary
@@ -186,6 +186,7 @@ class Aggregator:
         perf = perf_summary(rows.perf, with_perf=sum(rows.with_perf), rollouts=len(rows))
         if not positions:
             return SourceAggregate(source, coverage, dict(coverage), [], perf, {}, {}, warnings, lambda: iter(()))
+        warnings += without_reward(rows, positions)
         groups = rows.by_task(positions)
         repeats = repeat_rows(rows, positions)
         computed = run_compute_metrics(hooks, rows.rows_by_task(groups), warnings) if rows.keep_rows else Computed()

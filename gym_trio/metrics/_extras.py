@@ -118,6 +118,16 @@ def incomplete_repeats(repeats: Sequence[Mapping[str, Any]]) -> list[dict[str, A
     ]
 
 
+def without_reward(rows: SourceRows, positions: Sequence[int]) -> list[dict[str, Any]]:
+    """A warning where some results have a reward and others have none, or one that is no number."""
+    rewarded = len(rows.numbers.values(REWARD, positions))
+    lost = len(positions) - rewarded
+    if not lost or not rewarded:
+        return []
+    message = f"{lost} of {len(positions)} results have no reward that is a number; mean/reward is that of the others"
+    return [{"kind": "without_reward", "rows": lost, "message": message}]
+
+
 def duplicate_rows(rows: SourceRows) -> list[dict[str, Any]]:
     """A warning where several rows were of one rollout."""
     if not rows.duplicates:

@@ -102,6 +102,18 @@ def test_a_folder_a_device_and_a_file_that_should_be_a_folder(run: Any, scripted
     assert (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.parametrize("name", ["r_failures.jsonl", "r_aggregate_metrics.json", "r_run.json", "quality_summary.json"])
+def test_a_folder_where_a_file_is_to_be_written(run: Any, scripted: Any, tmp_path: pathlib.Path, name: str) -> None:
+    """It is named before anything is written or removed."""
+    folder = tmp_path / "out" / name
+    folder.mkdir(parents=True)
+    output = put(tmp_path / "out" / "r.jsonl", rollout(0))
+    ran = run("eval", "run", "mcqa", "--config", scripted("x"), "--limit", "1", "-o", output)
+    said = f"gym-trio: {folder}: is a folder, and the run writes a file of that name; choose another --output\n"
+    assert (ran.code, ran.err) == (2, said)
+    assert {path.name for path in output.parent.iterdir()} == {"r.jsonl", name}
+
+
 def test_the_torn_last_line_of_recorded_rollouts_is_left_out(run: Any, tmp_path: pathlib.Path) -> None:
     """As by the other commands that read what a run has written, or is writing."""
     answers = {"options": [{"A": "1"}, {"B": "2"}], "expected_answer": "A"}

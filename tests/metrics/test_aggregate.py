@@ -332,6 +332,22 @@ def test_a_warning_where_pass_at_k_leaves_tasks_out(make_row: Make) -> None:
     assert only(metrics.aggregate(whole)).warnings == []
 
 
+def test_a_warning_where_some_results_have_no_reward(make_row: Make) -> None:
+    """The mean is that of the others, which their number does not say; rows that are masked do not matter."""
+    rows = [
+        make_row(0, 0),
+        make_row(1, 0, None),
+        make_row(2, 0, None) | {"reward": "high"},
+        make_row(3, 0, None, mask_sample=True),
+    ]
+    found = only(metrics.aggregate(rows))
+    assert found.agent_metrics["mean/reward"] == 1.0
+    (warning,) = [one for one in found.warnings if one["kind"] == "without_reward"]
+    assert warning["message"].startswith("2 of 3 results have no reward that is a number")
+    for same in ([make_row(0, 0), make_row(1, 0)], [make_row(0, 0, None), make_row(1, 0, None)]):
+        assert not any(one["kind"] == "without_reward" for one in only(metrics.aggregate(same)).warnings)
+
+
 def test_a_single_value_has_no_deviation(make_row: Make) -> None:
     """A column with one value has a deviation of zero; repeats of one task have no interval."""
     source = only(metrics.aggregate([make_row(0, 0, 0.25), make_row(0, 1, 0.75, rare=3)]))
