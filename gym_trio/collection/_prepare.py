@@ -14,7 +14,7 @@ import attrs
 
 from ..errors import UsageError
 from ._identity import RowsDigest, check_identity, identity_of, read_identity, write_identity
-from ._jsonl import dump_line, open_to_read, parse_line, read_jsonl, repair_tail, replacing
+from ._jsonl import dump_line, open_to_read, parse_line, read_jsonl, repair_tail, replacing, write_rows
 from ._judged import take_back_unjudged
 from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, key_of, pack
 from ._ledger import Ledger, read_ledger
@@ -24,6 +24,7 @@ from ._options import RunOptions
 from ._paths import RunFiles, prepare_folder, sweep
 from ._prompt import load_prompt
 from ._records import odd_classes
+from ._repeated import RepeatedLines, told
 from ._routing import AGENT_REF
 from ._skills import skills_ref
 from ._source import RowSource
@@ -146,7 +147,7 @@ def _begin(options: RunOptions, files: RunFiles, materializer: Materializer) -> 
         notes += _make_way(files)
     else:
         repairs = (repair_tail(path) for path in (files.output, files.failures, files.materialized))
-        notes += [told for told in repairs if told is not None]
+        notes += [done for done in repairs if done is not None]
         if options.retry_invalid_judge_responses and (taken := take_back_unjudged(files)):
             notes.append(f"{files.output}: {taken} results without a valid judgement were taken back")
     stored = read_identity(files.identity) if resumed else None
@@ -155,6 +156,7 @@ def _begin(options: RunOptions, files: RunFiles, materializer: Materializer) -> 
             f"{files.identity}: is not there, so that this is the same run was not checked;"
             f" it has the rows of {files.materialized.name}, whatever --limit and --num-repeats say"
         )
+        notes += _without_repeated(files.materialized)
         written = _survey(files.materialized)
     else:
         written = _write_rows(files, materializer, options, stored)
@@ -198,16 +200,16 @@ def _has_rows(path: pathlib.Path) -> bool:
 
 def _make_way(files: RunFiles) -> list[str]:
     """Begin afresh: results of an earlier run are kept under another name, what was made from them is removed."""
-    told = []
+    moved = []
     for path in (files.failures, files.output):
         if _has_rows(path):
             kept = path.with_name(f"{path.name}.old")
             path.replace(kept)
-            told.append(f"{path}: an earlier run's rows are now in {kept.name}")
+            moved.append(f"{path}: an earlier run's rows are now in {kept.name}")
     derived = (files.identity, files.materialized, files.aggregate, files.timing, files.quality, files.verdicts)
     for path in (files.output, files.failures, *derived):
         path.unlink(missing_ok=True)
-    return told
+    return moved
 
 
 def _write_rows(
@@ -239,6 +241,18 @@ def _why_empty(options: RunOptions) -> str:
         return "check --limit and num_repeats"
     number, count = options.shard
     return f"shard {number or count}/{count} has no task"
+
+
+def _without_repeated(path: pathlib.Path) -> list[str]:
+    """Take out rows that are there twice, which would be sent twice; what there is to tell of them."""
+    repeated = RepeatedLines()
+    for _, row in read_jsonl(path):
+        repeated.note(row)
+    found = repeated.find([path])
+    if found:
+        lines = {repetition.line for repetition in found}
+        write_rows(path, (row for number, row in read_jsonl(path) if number not in lines))
+    return told(found)
 
 
 def _survey(path: pathlib.Path) -> _Written:

@@ -176,3 +176,19 @@ async def test_a_complete_runs_damaged_aggregate_is_made_again(go, tasks):
 
     again = await go(tasks(1), resume=True, more={"aggregate": aggregate})
     assert again.aggregate == [{"made": "again"}]
+
+
+async def test_a_row_that_is_to_be_sent_twice_is_sent_once(go, tasks, read):
+    """Where the rows of a run are all that is known of it, they may have been put together by hand."""
+    report = await go(tasks(3))
+    files = report.files
+    files.identity.unlink()
+    lines = files.materialized.read_bytes().splitlines(keepends=True)
+    files.materialized.write_bytes(b"".join([*lines, lines[2], lines[0]]))
+    files.output.write_bytes(files.output.read_bytes().splitlines(keepends=True)[0])
+    again = await go(tasks(3), resume=True)
+    assert (again.complete, again.completed) == (True, 2)
+    assert len(read(files.output)) == 3
+    assert files.materialized.read_bytes().splitlines(keepends=True) == lines
+    said = "line 4 repeats line 3 (task 2, repeat 0), line 5 repeats line 1 (task 0, repeat 0); counted once"
+    assert f"{files.materialized}: {said}" in again.notes
