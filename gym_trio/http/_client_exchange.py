@@ -93,6 +93,7 @@ class ClientExchange:
         if connection is None:
             return
         self.connection = self.parser = None
+        connection.closes_with_wait = False
         if parser is None or not parser.complete:
             self._pool.discard(connection, waited_for=self._max_body_bytes is None)
             return
@@ -131,6 +132,11 @@ class ClientExchange:
         else:
             parser.feed_eof()
         return True
+
+    def end_with_wait(self) -> None:
+        """From here on a wait that is cancelled is the end of the exchange: its connection is closed in that moment."""
+        if self.connection is not None:
+            self.connection.closes_with_wait = True
 
     def wait_for_input(self) -> Awaitable[object]:
         """Until more may have come.

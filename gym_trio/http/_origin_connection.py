@@ -25,7 +25,7 @@ LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 class Connection(Inlet):
     """A connected socket. `close` needs no await, so a cancelled task can close it at once."""
 
-    __slots__ = ("_arrivals", "fd", "idle_until", "is_tls", "sock")
+    __slots__ = ("_arrivals", "closes_with_wait", "fd", "idle_until", "is_tls", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()
@@ -34,6 +34,7 @@ class Connection(Inlet):
         self.fd = sock.fileno()  # -1 once closed, so that nobody waits on a number that is another socket's by then
         self.is_tls = isinstance(sock, ssl.SSLSocket)
         self.idle_until = 0.0
+        self.closes_with_wait = False  # a wait that is cancelled is the end of the exchange
 
     def seems_alive(self) -> bool:
         """Whether an unused connection can be used: the server has neither closed it nor sent anything."""
@@ -62,6 +63,17 @@ class Connection(Inlet):
         if self._arrivals is None:
             return trio.lowlevel.wait_readable(self.fd)  # noqa: ASYNC105  by the caller
         return super().wait_for_input()
+
+    def __call__(self, raise_cancel: object) -> trio.lowlevel.Abort:
+        """The wait is cancelled.
+
+        trio calls this for each task of a scope in the moment in which the scope is cancelled, before it resumes one of
+        them: that many servers learn of it at once, and act while the tasks here unwind.
+        """
+        abort = super().__call__(raise_cancel)
+        if self.closes_with_wait:
+            self.close(waited_for=False)
+        return abort
 
     def receive_into(self, buffer: memoryview) -> int:
         """How many bytes came; 0 at the end of the input. **Errors**: one of `WOULD_BLOCK`; `OSError`."""

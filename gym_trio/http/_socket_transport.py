@@ -85,6 +85,7 @@ class SocketTransport(HttpxInterface):
         exchange = await self._begin(request, self._settings.max_body_bytes, self._bounds)
         try:
             parser = exchange.parser
+            exchange.end_with_wait()
             while parser is None or not parser.complete:
                 # What `read_more` does; a coroutine of its own would weigh on each of the thousands that wait here.
                 await exchange.wait_for_input()

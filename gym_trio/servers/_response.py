@@ -55,9 +55,9 @@ def add_usage(total: Mapping[str, Any] | None, more: Any) -> dict[str, Any] | No
     summed = dict(total or {})
     for key, value in more.items():
         old = summed.get(key)
-        if type(value) is int and type(old) is int:  # nearly always, and cheaper to find out
-            summed[key] = old + value
-        elif isinstance(value, Mapping):
+        if type(value) is int and (old is None or type(old) is int):  # nearly always, and cheaper to find out
+            summed[key] = value if old is None else old + value
+        elif type(value) is dict or isinstance(value, Mapping):
             summed[key] = add_usage(old if isinstance(old, Mapping) else None, value) or {}
         elif isinstance(value, int | float) and not isinstance(value, bool):
             summed[key] = (old if isinstance(old, int | float) else 0) + value

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import trio
+import trio.testing
 import trustme
 
 from gym_trio import http
@@ -123,6 +124,52 @@ async def test_a_deadline_ends_a_request_whose_server_is_silent(open_peer, settl
         assert transport.statistics().open == 0
         with trio.fail_after(5):
             await gone.wait()
+
+
+async def test_connections_are_closed_in_the_moment_of_the_cancellation(open_peer) -> None:
+    """Before one of the tasks has run: servers of thousands of requests learn of it together."""
+
+    async def handler(incoming) -> None:
+        await incoming.request()
+        await incoming.head()
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(transport.send, peer.request())
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            connections = list(transport._pools[peer.origin].connections)
+            assert len(connections) == 20
+            nursery.cancel_scope.cancel()
+            assert [connection.fd for connection in connections] == [-1] * 20
+        assert transport.statistics().open == 0
+
+
+async def test_a_cancelled_wait_for_a_chunk_loses_nothing(open_peer) -> None:
+    """A stream's reader may bound one wait, and go on afterwards."""
+    go = trio.Event()
+
+    async def handler(incoming) -> None:
+        while (await incoming.request())[0]:
+            await incoming.stream.send_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\na")
+            await go.wait()
+            await incoming.stream.send_all(b"b")
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        for _ in range(2):  # over a connection on which a whole response was waited for, too
+            async with transport.stream(peer.request()) as response:
+                assert await anext(response) == b"a"
+                with trio.CancelScope() as scope:
+                    scope.cancel()
+                    await anext(response)
+                assert scope.cancelled_caught
+                go.set()
+                assert [chunk async for chunk in response] == [b"b"]
+            go = trio.Event()
+            go.set()
+            assert (await transport.send(peer.request())).body == b"ab"
+            go = trio.Event()
+        assert transport.statistics().open == 1
 
 
 async def test_a_waiter_that_is_cancelled_leaves_its_place_to_the_next(open_peer) -> None:
