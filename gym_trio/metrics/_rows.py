@@ -91,10 +91,15 @@ def _index(value: Any, name: str) -> int | None:
 
 
 def columns_of(row: Mapping[str, Any]) -> dict[str, float]:
-    """Every number at the top of ``row`` and in ``response.usage``; the usage stands where both have a name."""
+    """Every number at the top of ``row`` and in ``response.usage``; the usage stands where both have a name.
+
+    Beside these, which are NeMo Gym's, each named reward as ``reward_components/NAME``.
+    """
     numbers = {name: value for name, value in row.items() if name[:1] != "_" and name not in _NOT_COLUMNS}
-    response = row.get("response")
+    response, components = row.get("response"), row.get("reward_components")
     usage = response.get("usage") if isinstance(response, Mapping) else None
+    if isinstance(components, Mapping):
+        numbers |= {f"reward_components/{name}": value for name, value in components.items()}
     return finite(numbers) | (finite(usage) if isinstance(usage, Mapping) else {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -206,6 +207,18 @@ def test_columns_of_masked_rows_alone_are_no_metrics(make_row: Make) -> None:
     rows = [make_row(0, 0), make_row(0, 1, mask_sample=True, odd=0.5)]
     entry = metrics.aggregate_responses(rows)
     assert not any("odd" in name for name in (*entry["agent_metrics"], *entry["intervals"]))
+
+
+def test_named_rewards_are_metrics_too(make_row: Make) -> None:
+    """Each under a name of its own; what is no number is none."""
+    rows = [
+        make_row(0, i, reward_components={"format": i, "answer": 0.5, "note": "x", "odd": math.nan}) for i in (0, 1)
+    ]
+    entry = metrics.aggregate_responses(rows)
+    found = {name: value for name, value in entry["agent_metrics"].items() if "reward_components" in name}
+    assert found["mean/reward_components/format"] == 0.5
+    assert found["mean/reward_components/answer"] == 0.5
+    assert not any("note" in name or "odd" in name for name in found)
 
 
 def test_integers_that_no_float_holds_are_not_given_back_as_others(make_row: Make) -> None:
