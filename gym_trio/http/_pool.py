@@ -68,7 +68,9 @@ class OriginPool:
             raise closed_error()
         if not self._waiting and self._may_connect():
             return self._permit()
-        got = await self._wait()
+        task = trio.lowlevel.current_task()
+        self._waiting[task] = None
+        got: Connection | trio.CancelScope = await trio.lowlevel.wait_task_rescheduled(_Withdrawal(self._waiting, task))
         if isinstance(got, Connection) and not got.seems_alive():
             # Its place becomes the permission to make another: nobody else's turn has come.
             got.close()
@@ -80,17 +82,6 @@ class OriginPool:
         scope = trio.CancelScope()
         self._permits.add(scope)
         return scope
-
-    async def _wait(self) -> Connection | trio.CancelScope:
-        task = trio.lowlevel.current_task()
-        self._waiting[task] = None
-
-        def withdraw(_: object) -> trio.lowlevel.Abort:
-            del self._waiting[task]
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        got: Connection | trio.CancelScope = await trio.lowlevel.wait_task_rescheduled(withdraw)
-        return got
 
     def _may_connect(self) -> bool:
         if self.connecting >= self._max_concurrent_connects:
@@ -153,6 +144,20 @@ class OriginPool:
         for connection in self.connections:
             connection.close()
         self.connections.clear()
+
+
+class _Withdrawal:
+    """Ends a wait that is cancelled. One object, where a function inside a function is five; thousands may wait."""
+
+    __slots__ = ("_task", "_waiting")
+
+    def __init__(self, waiting: OrderedDict[trio.lowlevel.Task, None], task: trio.lowlevel.Task) -> None:
+        self._waiting = waiting
+        self._task = task
+
+    def __call__(self, _: object) -> trio.lowlevel.Abort:
+        del self._waiting[self._task]
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 def closed_error() -> TransportError:
