@@ -17,7 +17,7 @@ from ..config import GymConfig
 from ..errors import GymError, RunInterrupted
 from ..gym import Gym, ProcessOptions, connect_gym, open_gym
 from ..processes import Supervisor
-from ._collector import startup_kept_apart
+from ._collector import collector_for_rollouts
 from ._console import tell
 from ._metrics import hooks_of
 from ._progress import open_display
@@ -111,7 +111,7 @@ async def _open_gym(prepared: PreparedRun, plan: RunPlan, stopper: _Stopper) -> 
     else:
         options = ProcessOptions(on_open=stopper.keep_supervisor, on_exit="restart")
         async with open_gym(plan.config, plan.serve, processes=options) as gym:
-            with startup_kept_apart():
+            with collector_for_rollouts():
                 yield gym
 
 

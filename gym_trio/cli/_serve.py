@@ -17,7 +17,7 @@ from ..http import ServerClient, open_server, open_socket_transport
 from ..processes import check_port_free
 from ..servers import Server
 from ._app import Exit
-from ._collector import startup_kept_apart
+from ._collector import collector_for_rollouts
 from ._console import tell
 from ._list import KINDS
 from ._signals import open_interrupts
@@ -68,7 +68,7 @@ async def _serve(target: str, host: str, port: int, loaded: GymConfig | None, na
         app, shown = load_target(target, loaded, name, client)
         async with open_interrupts(stop.set) as interrupts, open_server(app, host=host, port=port) as server:
             tell(f"{shown} at {server.url} (Ctrl-C stops it)")
-            with startup_kept_apart():
+            with collector_for_rollouts():
                 await stop.wait()
             tell("stopping: requests in flight get their grace, then sessions are closed")
     return interrupts.exit_code

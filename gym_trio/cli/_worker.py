@@ -26,7 +26,7 @@ from ..gym import build_server
 from ..http import ServerClient, open_socket_transport, serve
 from ..processes import READY_FD
 from ..servers import ModelServer
-from ._collector import startup_kept_apart
+from ._collector import collector_for_rollouts
 from ._console import complain
 from ._signals import open_interrupts
 from ._telemetry import open_telemetry
@@ -77,7 +77,7 @@ async def _serve(loaded: GymConfig, name: str, listener: int, urls: dict[str, st
             bound.setblocking(False)
             async with trio.open_nursery() as nursery:
                 await nursery.start(partial(serve, server.app, sockets=[bound], shutdown_trigger=stop.wait))
-                stack.enter_context(startup_kept_apart())
+                stack.enter_context(collector_for_rollouts())
                 _say_ready(urls[name])
 
 
