@@ -4,9 +4,36 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from types import TracebackType
+from typing import Any, Final
 
-__all__ = ["authored"]
+__all__ = ["EXITS_ARE_ERRORS", "authored"]
+
+
+class _ExitsAreErrors:
+    """A block that raises a `SystemExit`, also one in a group, as `RuntimeError`.
+
+    It would end the server and all other rollouts, for one request.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        if isinstance(error, SystemExit):
+            raise RuntimeError(f"SystemExit: {error}") from error
+        only_exits = isinstance(error, BaseExceptionGroup) and error.split((Exception, SystemExit))[1] is None
+        if only_exits and not isinstance(error, Exception):
+            raise RuntimeError(f"SystemExit, in a group: {error}") from error
+
+
+EXITS_ARE_ERRORS: Final = _ExitsAreErrors()
 
 
 async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -14,14 +41,8 @@ async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
 
     **Cancellation**: passes through.
 
-    **Errors**: what it raises; a `SystemExit` as `RuntimeError`, for it would end the server and all other rollouts.
+    **Errors**: what it raises; a `SystemExit` as `RuntimeError`.
     """
-    try:
+    with EXITS_ARE_ERRORS:
         found = method(*arguments)
         return await found if inspect.isawaitable(found) else found
-    except SystemExit as error:
-        raise RuntimeError(f"SystemExit: {error}") from error
-    except BaseExceptionGroup as group:
-        if isinstance(group, Exception) or group.split((Exception, SystemExit))[1] is not None:
-            raise
-        raise RuntimeError(f"SystemExit, in a group: {group}") from group

@@ -10,6 +10,7 @@ import attrs
 import orjson
 
 from .. import errors, telemetry
+from ._authored import EXITS_ARE_ERRORS
 from ._failures import failure_of, failure_to_wire, sole_cause
 from ._stage_times import StageTimes
 
@@ -53,7 +54,7 @@ class RequestBody(dict[str, Any]):
         super().__init__(body or {})
         self._headers = headers
         self.path_params: Mapping[str, Any] = path_params or {}
-        # Most handlers ask for some of these only, and a rollout is seven requests.
+        # Most handlers ask for some of these only, and a rollout is six requests.
         self._sent_cookies: dict[str, str] | None = None if cookies is None else dict(cookies)
         self._cookies: dict[str, str] | None = None
         self._stages = stages
@@ -212,7 +213,7 @@ class JsonEndpoint:
         try:
             content = await read_body(receive)
             request = RequestBody(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
-            with telemetry.remote_context(scope["headers"]):
+            with telemetry.remote_context(scope["headers"]), EXITS_ARE_ERRORS:
                 answer = await self._handler(request)
             reply = answer if type(answer) is Reply else Reply(answer)
             encoded = (
@@ -229,10 +230,6 @@ class JsonEndpoint:
         except Exception as error:
             logger.error("server %s: a handler raised", self._server, exc_info=True)
             reply, encoded = self._error_reply(error), None
-        except SystemExit as error:
-            # It would end the server, and all that runs in it, for one request.
-            logger.error("server %s: a handler raised", self._server, exc_info=True)
-            reply, encoded = self._error_reply(RuntimeError(f"SystemExit: {error}")), None
         headers = (*reply.headers, *_cookie_headers(request)) if request is not None else reply.headers
         await send_json(send, reply.status, reply.body, headers, content=encoded)
 

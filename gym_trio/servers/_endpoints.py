@@ -21,7 +21,7 @@ _ONE_NAME = re.compile(r"/\{(\w+)\}")
 class Endpoints:
     """The ASGI application of a router, faster, with the same answers.
 
-    A rollout is seven requests and more, and to try one pattern after the other takes longer than some handlers do.
+    A rollout is six requests and more, and to try one pattern after the other takes longer than some handlers do.
     So three kinds of routes stand in tables: paths without parameters, those under ``/ng-rollout/{rollout_id}``, and
     ``/{name}``. The first route that is of no such kind, or whose path an earlier one may have taken, ends the tables:
     from there on the router is asked, in the order of the routes.

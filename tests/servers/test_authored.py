@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from gym_trio.errors import ConfigError, FailureKind, RequestRefused, RolloutFailure
-from gym_trio.servers import AgentServer, GymnasiumServer, RequestBody, ResourcesServer, tool, tools_of
+from gym_trio.servers import AgentServer, GymnasiumServer, ModelServer, RequestBody, ResourcesServer, tool, tools_of
 from gym_trio.servers._authored import authored
 from gym_trio.servers._failures import failure_of
 
@@ -218,7 +218,13 @@ class QuittingAgent(AgentServer):
     async def run(self, request: RequestBody) -> Any:
         if request.get("where") == "run":
             raise SystemExit(3)
+        if request.get("where") == "nursery":
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.leave)
         return {"reward": 1.0}
+
+    async def leave(self) -> None:
+        raise SystemExit(3)
 
     def open_session(self, seed: Any) -> Any:  # type: ignore[override]
         if seed.agent_session_id == "bad":
@@ -232,8 +238,28 @@ async def test_an_agents_exit_is_one_failure_too(open_servers: Any) -> None:
     async with open_servers((QuittingAgent, "agent", {})) as gym:
         ended = await gym.client.post("agent", "/run", json={"where": "run"})
         assert (ended.status, ended.json()["failure"]["failure_reason"]) == (500, "RuntimeError: SystemExit: 3")
+        ended = await gym.client.post("agent", "/run", json={"where": "nursery"})
+        assert (ended.status, "SystemExit, in a group" in ended.json()["failure"]["failure_reason"]) == (500, True)
         assert (await gym.client.post("agent", "/run", json={})).json() == {"reward": 1.0}
         opened = await gym.client.post("agent", "/v1/agent_sessions", json={**seed, "agent_session_id": "bad"})
         assert (opened.status, "SystemExit" in opened.text) == (500, True)
         opened = await gym.client.post("agent", "/v1/agent_sessions", json={**seed, "agent_session_id": "good"})
         assert opened.json()["agent_session_id"] == "good"
+
+
+class QuittingModel(ModelServer):
+    """A model that ends the program."""
+
+    async def responses(self, request: Any) -> Any:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_models_exit_is_one_failed_call(open_servers: Any, path: str, stream: bool) -> None:
+    """In each of the forms; the server goes on."""
+    async with open_servers((QuittingModel, "model", {})) as gym:
+        for _ in range(2):
+            body = {"input": "x", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "stream": stream}
+            answer = await gym.client.post("model", path, json=body)
+            assert (answer.status, "SystemExit: 3" in answer.json()["failure"]["failure_reason"]) == (500, True)
