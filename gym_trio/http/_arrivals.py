@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import select
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import outcome
 import trio
@@ -28,9 +28,10 @@ class Inlet:
     flag that is taken down only then can miss none of it.
     """
 
-    __slots__ = ("_has_come", "_task", "has_ended")
+    __slots__ = ("_has_come", "_task", "has_ended", "on_end")
 
-    def __init__(self) -> None:
+    def __init__(self, on_end: Callable[[], None] | None = None) -> None:
+        self.on_end = on_end  # called once, when no more will come; of what has come, none need have been read
         self._task: trio.lowlevel.Task | None = None  # that waits
         self._has_come = False  # something that nobody may have read
         self.has_ended = False  # no more will come; what is there, and the end, can be read at any time
@@ -67,13 +68,11 @@ class Inlet:
         self._has_come = True
         if ends and not self.has_ended:
             self.has_ended = True
-            self.on_end()
+            if self.on_end is not None:
+                self.on_end()
         task, self._task = self._task, None
         if task is not None:
             trio.lowlevel.reschedule(task)
-
-    def on_end(self) -> None:
-        """No more input will come; nothing of what has come need have been read. Called once."""
 
 
 class Arrivals:

@@ -40,7 +40,6 @@ class Wire(Inlet):
     __slots__ = (
         "_broken",
         "_limits",
-        "_on_end",
         "_receiving",
         "_rest",
         "_sending",
@@ -50,11 +49,10 @@ class Wire(Inlet):
     )
 
     def __init__(self, sock: socket.socket, limits: ServeLimits, on_end: Callable[[], None]) -> None:
-        super().__init__()
+        super().__init__(on_end)
         self._socket = sock
         self.descriptor = sock.fileno()
         self._limits = limits
-        self._on_end: Callable[[], None] | None = on_end
         self._writing = False  # a task is in `send_rest`; an app may have left it there
         self._broken = False  # something was not sent whole, so that nothing can follow it
         self._rest = _NOTHING  # of what was not sent whole
@@ -84,10 +82,6 @@ class Wire(Inlet):
             await self.wait_for_input()
             data = self.receive(size)
         return data
-
-    def on_end(self) -> None:
-        if self._on_end is not None:
-            self._on_end()
 
     async def read_until(self, deadline: float) -> bytes:
         """**Errors**: `TooSlow` after ``deadline``."""
@@ -169,7 +163,7 @@ class Wire(Inlet):
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
-            self._on_end = None
+            self.on_end = None
             self.stop_waiting()
             if self._writing:
                 trio.lowlevel.notify_closing(self._socket)

@@ -19,14 +19,14 @@ class Reader(Inlet):
     """Reads one end of a pair, as the connections of client and server do."""
 
     def __init__(self, arrivals: Arrivals) -> None:
-        super().__init__()
+        super().__init__(self.count_end)
         self.ends = 0
         self.sock, self.peer = socket.socketpair()
         self.sock.setblocking(False)
         self.descriptor = self.sock.fileno()
         arrivals.watch(self.descriptor, self)
 
-    def on_end(self) -> None:
+    def count_end(self) -> None:
         self.ends += 1
 
     def read_nowait(self, size: int) -> bytes | None:
