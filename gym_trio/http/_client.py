@@ -16,6 +16,7 @@ import trio
 from .. import telemetry
 from ..errors import PeerDropped, UsageError
 from ._message import Body, HeaderPairs, Origin, Request, Response, StreamedResponse, Transport
+from ._remember import remember
 from ._retry import Attempts, RetryPolicy
 
 __all__ = ["ServerClient"]
@@ -194,11 +195,9 @@ class ServerClient:
         key = (server.name, path)
         target = self._targets.get(key)
         if target is None:
-            if len(self._targets) >= _KNOWN_ROUTES:
-                self._targets.clear()
             joined = path if path.startswith(("/", "?")) else f"/{path}"
             target = server.prefix + quote(_bytes(joined), safe="/?&=%:@!$'()*+,;~-._[]").encode("ascii")
-            self._targets[key] = target
+            remember(self._targets, key, target, _KNOWN_ROUTES)
         return target
 
 

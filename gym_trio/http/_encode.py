@@ -6,6 +6,7 @@ from collections.abc import AsyncIterable
 
 from ..errors import UsageError
 from ._message import HeaderPairs, Request
+from ._remember import remember
 
 __all__ = ["Framed", "KnownHeaders", "Prepared", "check_request_line", "encode_head", "frame"]
 
@@ -13,7 +14,7 @@ _TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqr
 _VISIBLE = bytes(range(0x21, 0x7F))
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE", "POST", "PUT", "PATCH"})
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "DELETE"})  # an empty body is not worth a header
-_ABOUT_THE_BODY = frozenset({b"host", b"content-length", b"transfer-encoding"})
+_DECISIVE = frozenset({b"host", b"content-length", b"transfer-encoding"})  # of what is still missing
 _KNOWN = 256
 
 
@@ -50,7 +51,7 @@ class Prepared:
         if b"\n" in values or b"\r" in values or b"\0" in values:
             raise UsageError("a header contains a line end or a NUL")
         self.pairs = pairs if before is None else before.pairs + pairs
-        if before is not None and _ABOUT_THE_BODY.isdisjoint([name for name, _ in pairs]):
+        if before is not None and _DECISIVE.isdisjoint([name for name, _ in pairs]):
             self.has_host, self.chunked, self.declared = before.has_host, before.chunked, before.declared
             return
         found = {name for name, _ in self.pairs}
@@ -90,23 +91,11 @@ class KnownHeaders:
         common, count = request.common, len(request.common)
         if not count or len(request.headers) == count or request.headers[:count] != common:
             return self.prepare(request.headers)
-        before = self.prepare(common)
-        self._forget_names()
-        return Prepared(request.headers[count:], self._names, before)
-
-    def _forget_names(self) -> None:
-        if len(self._names) >= _KNOWN:
-            self._names.clear()
+        return Prepared(request.headers[count:], self._names, self.prepare(common))
 
     def prepare(self, headers: HeaderPairs) -> Prepared:
-        prepared = self._known.get(headers)
-        if prepared is None:
-            self._forget_names()
-            prepared = Prepared(headers, self._names)
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[headers] = prepared
-        return prepared
+        known = self._known.get(headers)
+        return known or remember(self._known, headers, Prepared(headers, self._names), _KNOWN)
 
 
 def encode_head(request: Request, prepared: Prepared) -> Framed:
@@ -151,8 +140,7 @@ def check_request_line(request: Request) -> None:
 def _checked_name(name: bytes, names: dict[bytes, bytes]) -> bytes:
     if not _is_token(name):
         raise UsageError(f"{name!r} is not a header's name")
-    names[name] = name.lower()
-    return names[name]
+    return remember(names, name, name.lower(), _KNOWN)
 
 
 def _is_token(text: bytes) -> bool:

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from ._http1_grammar import TARGET_BYTES, TOKEN_BYTES, BadRequest, read_field
 from ._limits import ServeLimits
+from ._remember import remember
 
 __all__ = ["HeadParser", "Protocol", "RequestHead", "RequestLine"]
 
@@ -105,20 +106,18 @@ class HeadParser:
         if version not in (b"HTTP/1.1", b"HTTP/1.0"):
             raise BadRequest(400, "a version other than HTTP/1.1 and HTTP/1.0")
         read = _take_target_apart(method.decode().upper(), target, version[7] - ord("0"))
-        _remember(self._known_lines, line, read)
+        _remember_short(self._known_lines, line, read)
         return read
 
     def _read_field(self, line: bytes) -> tuple[bytes, bytes]:
         field = read_field(line)
-        _remember(self._known_fields, line, field)
+        _remember_short(self._known_fields, line, field)
         return field
 
 
-def _remember(known: dict[bytes, Read], line: bytes, read: Read) -> None:
+def _remember_short(known: dict[bytes, Read], line: bytes, read: Read) -> None:
     if len(line) <= _LONGEST_KNOWN_LINE:
-        if len(known) >= _MOST_KNOWN_LINES:
-            known.clear()
-        known[line] = read
+        remember(known, line, read, _MOST_KNOWN_LINES)
 
 
 def _join(name: bytes, first: bytes, second: bytes) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 from ._http1_grammar import TOKEN_BYTES
+from ._remember import remember
 
 __all__ = ["ResponseFraming", "ResponseHead", "ResponseHeads", "plain_response"]
 
@@ -118,9 +119,7 @@ class ResponseHeads:
         if not name or name.translate(None, TOKEN_BYTES) or _UNSENDABLE.search(line, 0, len(line) - 2):
             raise ValueError(f"{name!r}: {value!r} is not a header")
         if lowered not in _OURS and len(line) <= _LONGEST_KNOWN_LINE:
-            if len(known := self._known_lines) >= _MOST_KNOWN_LINES:
-                known.clear()
-            known[name, value] = line
+            remember(self._known_lines, (name, value), line, _MOST_KNOWN_LINES)
         return line
 
 

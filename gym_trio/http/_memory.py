@@ -14,6 +14,7 @@ from ._disconnect import DISCONNECT_EXTENSION, App, Scope
 from ._encode import KnownHeaders, check_request_line, frame
 from ._memory_call import KnownPairs, MemoryCall, StreamedCall
 from ._message import Request, Response, StreamedResponse
+from ._remember import remember
 
 __all__ = ["MemoryTransport"]
 
@@ -130,11 +131,9 @@ class MemoryTransport:
         return headers
 
     def _split(self, target: bytes) -> tuple[str, bytes, bytes]:
-        if len(self._targets) >= _KNOWN_TARGETS:
-            self._targets.clear()
         raw_path, _, query = target.partition(b"?")
-        split = self._targets[target] = (unquote_to_bytes(raw_path).decode("utf-8", "replace"), raw_path, query)
-        return split
+        split = (unquote_to_bytes(raw_path).decode("utf-8", "replace"), raw_path, query)
+        return remember(self._targets, target, split, _KNOWN_TARGETS)
 
 
 async def _never_apart() -> None:

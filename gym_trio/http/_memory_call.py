@@ -13,6 +13,7 @@ import trio
 from ..errors import Delivery, PeerDropped, ProtocolError, TransportError
 from ._disconnect import App, Message, Scope
 from ._message import HeaderPairs, Request, Response
+from ._remember import remember
 
 __all__ = ["KnownPairs", "MemoryCall", "StreamedCall"]
 
@@ -211,9 +212,7 @@ class MemoryCall:
             raise ValueError("a response header contains a line end or NUL")
         pair = name.lower(), value.strip(b" \t")
         if len(line) <= _LONGEST_KNOWN_PAIR:
-            if len(self._known_pairs) >= _MOST_KNOWN_PAIRS:
-                self._known_pairs.clear()
-            self._known_pairs[name, value] = pair
+            remember(self._known_pairs, (name, value), pair, _MOST_KNOWN_PAIRS)
         return pair
 
     def _frame(self, body_length: int | None) -> None:
