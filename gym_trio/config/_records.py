@@ -108,10 +108,14 @@ class GymConfig:
 
         **Errors**: `ConfigError` with the nearest name there is.
         """
-        for block in self.servers:
-            if block.name == name:
-                return block
-        raise ConfigError(f"there is no server {name!r}{suggestion(name, [block.name for block in self.servers])}")
+        block = self.find(name)
+        if block is None:
+            raise ConfigError(f"there is no server {name!r}{suggestion(name, [block.name for block in self.servers])}")
+        return block
+
+    def find(self, name: object) -> ServerBlock | None:
+        """The server of that name, where there is one."""
+        return next((block for block in self.servers if block.name == name), None)
 
     def of_type(self, server_type: str) -> tuple[ServerBlock, ...]:
         """The servers of one type, in the order of the configuration."""

@@ -167,18 +167,18 @@ class Gym:
 
     def _takes_episodes(self, server: str, row: Mapping[str, Any]) -> bool:
         """Whether an environment server runs episodes, or hands rows on to an agent as they are."""
-        if self.config is not None and any(block.name == server for block in self.config.servers):
-            return self.config.server(server).implementation != LEGACY_AGENT
+        block = self.config.find(server) if self.config is not None else None
+        if block is not None:
+            return block.implementation != LEGACY_AGENT
         return "_ng_task_id" in row  # someone else's server: a row of a taskset is an episode's
 
     def _target_of(self, row: Mapping[str, Any], agent: str | None) -> str:
         """The server that ``row`` is posted to: the environment server that it names, else its agent."""
         server = row.get(ENVIRONMENT_SERVER)
         if server in self.client.server_names:
-            blocks = self.config.servers if self.config is not None else ()
-            block = next((block for block in blocks if block.name == server), None)
-            if block is not None and block.server_type != "environment_servers":
-                raise RowError(f"{ENVIRONMENT_SERVER}: {route_problem(block, blocks)}")
+            block = self.config.find(server) if self.config is not None else None
+            if self.config is not None and block is not None and block.server_type != "environment_servers":
+                raise RowError(f"{ENVIRONMENT_SERVER}: {route_problem(block, self.config.servers)}")
             return str(server)
         # A row that was recorded elsewhere names the environment server of that place; here its agent takes it.
         return self.agent_for(row, agent)
