@@ -7,18 +7,14 @@ from typing import Any
 
 import orjson
 
+from ..servers import message_texts
+
 __all__ = ["arguments_of", "text_parts", "token_means"]
 
 
 def text_parts(response: Mapping[str, Any]) -> list[str]:
     """Each text of the assistant's messages, in order. Reasoning, tool calls and refusals have no text."""
-    found: list[str] = []
-    for item in response.get("output") or ():
-        if item.get("type") == "message" and item.get("role", "assistant") == "assistant":
-            content = item.get("content")
-            parts = [{"text": content}] if isinstance(content, str) else content if isinstance(content, list) else []
-            found += [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
-    return found
+    return [text for texts in message_texts(response) for text in texts]
 
 
 def arguments_of(item: Mapping[str, Any]) -> dict[str, Any] | None:

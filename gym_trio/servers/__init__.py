@@ -41,7 +41,7 @@ from ._mcp_client import McpTools, mcp_accesses_of, open_mcp, open_mcp_accesses
 from ._model import ModelServer
 from ._model_calls import Attempt, CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._resources import ResourcesServer, Session
-from ._response import add_usage, function_calls, input_items, output_text, reply_items
+from ._response import add_usage, function_calls, input_items, message_texts, output_text, reply_items
 from ._server import COMMON_KEYS, Server
 from ._tool_loop import LoopEnd, open_calls, tool_loop
 from ._tools import Tool, tool, tools_of
@@ -94,6 +94,7 @@ __all__ = [
     "function_calls",
     "input_items",
     "mcp_accesses_of",
+    "message_texts",
     "open_calls",
     "open_mcp",
     "open_mcp_accesses",

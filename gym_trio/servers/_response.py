@@ -9,7 +9,7 @@ import orjson
 
 from ..errors import FailureKind, RolloutFailure, Stage
 
-__all__ = ["add_usage", "function_calls", "input_items", "output_text", "reply_items"]
+__all__ = ["add_usage", "function_calls", "input_items", "message_texts", "output_text", "reply_items"]
 
 
 def input_items(value: Any) -> list[Any]:
@@ -68,20 +68,20 @@ def add_usage(total: Mapping[str, Any] | None, more: Any) -> dict[str, Any] | No
 
 def output_text(response: Mapping[str, Any], *, last_only: bool = False) -> str:
     """The assistant's text in ``response``: of all its messages, or of the last one. Reasoning is not text."""
-    texts = [
-        content if isinstance(content, str) else "".join(_texts(content))
-        for item in response.get("output") or ()
-        if item.get("type") == "message" and item.get("role", "assistant") == "assistant"
-        for content in (item.get("content"),)
-    ]
+    texts = ["".join(parts) for parts in message_texts(response)]
     return texts[-1] if last_only and texts else "".join(texts)
 
 
-def _texts(content: Any) -> Iterator[str]:
-    # A model's own words: whatever it put there that is no text says nothing, and is no fault of the verifier.
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, Mapping) and isinstance(part.get("text"), str):
-            yield part["text"]
+def message_texts(response: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The texts of each of the assistant's messages, in order. Reasoning, tool calls and refusals have none.
+
+    They are a model's own words: whatever it put there that is no text says nothing, and is no fault of a verifier.
+    """
+    for item in response.get("output") or ():
+        if item.get("type") == "message" and item.get("role", "assistant") == "assistant":
+            content = item.get("content")
+            parts = [{"text": content}] if isinstance(content, str) else content if isinstance(content, list) else []
+            yield [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
 
 
 def function_calls(response: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any] | None]]:
