@@ -25,7 +25,7 @@ from ..servers import HeadServer, with_addresses
 from ._app import Exit
 from ._configure import ModelFlags, configure, split_words
 from ._console import print_table, tell
-from ._fleets import registered
+from ._fleets import HEAD_TOKEN, registered
 from ._signals import open_interrupts
 
 __all__ = ["env_start"]
@@ -82,12 +82,12 @@ def env_start(
     fleet_name = name or pathlib.Path.cwd().name or "fleet"
     if not _FLEET_NAME.fullmatch(fleet_name):
         raise UsageError(f"{fleet_name!r} cannot name a fleet: letters, digits, '.', '_' and '-'; give --name")
-    token = head_token or os.environ.get("GYM_TRIO_HEAD_TOKEN")
+    token = head_token or os.environ.get(HEAD_TOKEN)
     token = secrets.token_urlsafe(24) if token == "random" else token
     head = loaded.run.head_server
     check_port_free("head", head.host, head.port, key="head_server.port")
     state = FleetState(loaded, time.time())
-    with registered(fleet_name, f"http://{head.host}:{head.port}", state.started_at, token):
+    with registered(fleet_name, head.url, state.started_at, token):
         code = trio.run(_run_fleet, state, token, ProcessOptions(on_exit=on_exit, log_folder=logs))
     raise Exit(code)
 

@@ -13,7 +13,9 @@ import orjson
 from ..config import suggestion
 from ..errors import UsageError
 
-__all__ = ["Fleet", "find_fleet", "live_fleets", "registered"]
+__all__ = ["HEAD_TOKEN", "Fleet", "find_fleet", "live_fleets", "registered"]
+
+HEAD_TOKEN = "GYM_TRIO_HEAD_TOKEN"  # the variable that has the head server's token
 
 
 @attrs.frozen

@@ -13,11 +13,11 @@ from ..config import GymConfig, ServerBlock, redact_text
 from ..errors import GymError, PeerDropped, ResponseError, TransportError, UsageError
 from ..gym import ask_head, build_server
 from ..http import ServerClient, open_socket_transport
+from ._fleets import HEAD_TOKEN
 
 __all__ = ["check_at_least_one", "check_endpoints", "check_grace", "check_head", "check_seconds", "check_servers"]
 
 LOOK_SECONDS = 10.0
-HEAD_TOKEN = "GYM_TRIO_HEAD_TOKEN"
 LOOK_AGAIN_SECONDS = 1.0
 # Implementation → the keys that hold its endpoint's URLs and its key.
 ENDPOINT_KEYS = {"openai_model": ("openai_base_url", "openai_api_key"), "vllm_model": ("base_url", "api_key")}
@@ -70,14 +70,12 @@ def check_head(config: GymConfig) -> None:
 
 
 async def _ask_head(config: GymConfig) -> None:
-    head = config.run.head_server
-    url = f"http://{head.host}:{head.port}"
-    token = os.environ.get(HEAD_TOKEN)
+    url = config.run.head_server.url
     try:
         async with open_socket_transport() as transport:
             client = ServerClient({"head": (transport, url)})
             with trio.fail_after(LOOK_SECONDS):
-                await ask_head(client, transport, token)
+                await ask_head(client, transport, os.environ.get(HEAD_TOKEN))
     except (TransportError, trio.TooSlowError) as error:
         raise UsageError(
             f"no head server answers at {url} ({error or 'no answer in time'}); start the fleet with "

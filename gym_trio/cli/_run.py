@@ -19,6 +19,7 @@ from ..gym import Gym, ProcessOptions, connect_gym, open_gym
 from ..processes import Supervisor
 from ._collector import collector_for_rollouts
 from ._console import tell
+from ._fleets import HEAD_TOKEN
 from ._metrics import hooks_of
 from ._progress import open_display
 from ._signals import open_interrupts
@@ -100,9 +101,7 @@ async def carry_out(prepared: PreparedRun, plan: RunPlan) -> tuple[RunReport, in
 @asynccontextmanager
 async def _open_gym(prepared: PreparedRun, plan: RunPlan, stopper: _Stopper) -> AsyncIterator[Gym]:
     if plan.connect:
-        head = plan.config.run.head_server
-        token = os.environ.get("GYM_TRIO_HEAD_TOKEN")
-        async with connect_gym(f"http://{head.host}:{head.port}", token=token) as gym:
+        async with connect_gym(plan.config.run.head_server.url, token=os.environ.get(HEAD_TOKEN)) as gym:
             yield gym
     elif not prepared.pending:
         # Complete already: no server is needed to say so.

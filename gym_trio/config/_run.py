@@ -25,6 +25,11 @@ class HeadServer:
     host: str = "127.0.0.1"
     port: int = attrs.field(default=11000, validator=port_number)
 
+    @property
+    def url(self) -> str:
+        """Where it is asked."""
+        return f"http://{self.host}:{self.port}"
+
 
 @attrs.frozen(kw_only=True)
 class Skills:
