@@ -25,18 +25,18 @@ RESPONSE = {"output": []}
 def verifiers() -> Iterator[Any]:
     sys.path.insert(0, str(HERE))
     try:
-        import verifiers
+        import blocking_verifiers
 
-        yield verifiers
+        yield blocking_verifiers
     finally:
         sys.path.remove(str(HERE))
 
 
 def local_class() -> type[ResourcesServer]:
     """A class that no other process can import."""
-    import verifiers
+    import blocking_verifiers
 
-    class Local(verifiers.Plain):  # type: ignore[name-defined, misc]
+    class Local(blocking_verifiers.Plain):  # type: ignore[name-defined, misc]
         pass
 
     return Local
@@ -191,7 +191,7 @@ async def test_a_state_that_cannot_be_handed_over_is_named(open_servers: Any, ve
 
 async def test_a_class_that_cannot_be_found_again_is_named(open_servers: Any, verifiers: Any) -> None:
     """A class without a place in its module is a verifier error that says so, for every rollout."""
-    cls = type("Nowhere", (verifiers.Plain,), {"__module__": "verifiers"})
+    cls = type("Nowhere", (verifiers.Plain,), {"__module__": verifiers.__name__})
     async with open_servers((cls, "env", BOUNDS)) as gym:
         failure = (await judged(gym)).json()["failure"]
         assert failure["failure_kind"] == "verifier_error"
