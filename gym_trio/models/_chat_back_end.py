@@ -32,7 +32,8 @@ class ChatOptions:
     ``model`` replaces the request's; ``extra_body`` holds for what a request leaves out. ``token_ids`` asks for the
     exact tokens and passes earlier ones back; ``split_think_tags`` makes reasoning of ``<think>...</think>``.
     ``always_streams`` fetches every answer as a stream, for endpoints that notice a client's leaving only when they
-    write to it.
+    write to it. ``whole_tool_tokens`` fetches whole what needs exact tokens and has tools, for endpoints that refuse
+    the two together in a stream.
     """
 
     model: str | None = None
@@ -40,6 +41,7 @@ class ChatOptions:
     dialect: forms.ChatDialect = attrs.Factory(forms.ChatDialect)
     token_ids: bool = False
     always_streams: bool = False
+    whole_tool_tokens: bool = False
     split_think_tags: bool = False
 
 
@@ -57,8 +59,15 @@ class ChatBackEnd:
     async def answer(self, request: ModelRequest) -> JSON:
         """The whole answer to ``request`` in its own form."""
         hub, chat = self._convert(request)
-        if self._options.always_streams:
+        if self._options.always_streams and not self._must_be_whole(chat):
             return await self._gathered(request, hub, chat)
+        return await self._whole(request, hub, chat)
+
+    def _must_be_whole(self, chat: JSON) -> bool:
+        return self._options.whole_tool_tokens and self._options.token_ids and bool(chat.get("tools"))
+
+    async def _whole(self, request: ModelRequest, hub: JSON | None, chat: JSON) -> JSON:
+        """The whole answer, fetched as such."""
         chat.pop("stream", None)
         chat.pop("stream_options", None)
         completion = await self._provider.call(request, PATH, chat)
@@ -114,6 +123,10 @@ class ChatBackEnd:
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
         """The answer to ``request`` as a stream in its own form."""
         hub, chat = self._convert(request)
+        if self._must_be_whole(chat):
+            whole = await self._whole(request, hub, chat)
+            yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
+            return
         with_usage = bool((chat.get("stream_options") or {}).get("include_usage"))
         async with self._streamed(request, chat) as answer:
             if answer.chunks is None:

@@ -126,6 +126,7 @@ class LocalModel(RemoteModel):
             dialect=forms.ChatDialect(max_tokens_key="max_tokens", developer_as_system=True),
             token_ids=self.settings.return_token_id_information,
             always_streams=True,  # llama.cpp finishes a whole answer that nobody waits for any more
+            whole_tool_tokens=True,  # and it has no log probabilities in a stream of a call with tools
         )
         return ChatBackEnd(self.name, provider, options, LlamaTokens(provider))
 

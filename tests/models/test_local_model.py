@@ -87,6 +87,32 @@ async def test_the_exact_tokens_of_a_call() -> None:
         assert [entry["logprob"] for entry in entries] == pytest.approx(item["generation_log_probs"], abs=0.05)
 
 
+TOOL = {"name": "get_sky", "description": "The sky", "parameters": {"type": "object", "properties": {}}}
+TOOLS = {
+    "/v1/responses": [{"type": "function", **TOOL}],
+    "/v1/chat/completions": [{"type": "function", "function": TOOL}],
+    "/v1/messages": [{"name": "get_sky", "input_schema": TOOL["parameters"]}],
+}
+
+
+async def test_a_call_with_tools_has_its_exact_tokens_too() -> None:
+    """An environment's tools do not keep a call from its tokens: through every API, whole and streamed."""
+    async with open_local(return_token_id_information=True) as client:
+        sent = {**CALLS["/v1/responses"], "tools": TOOLS["/v1/responses"]}
+        response = (await client.post("model", "/v1/responses", json=sent)).json()
+        item = response["output"][-1]
+        assert len(item["prompt_token_ids"]) == response["usage"]["input_tokens"]
+        assert len(item["generation_token_ids"]) == response["usage"]["output_tokens"]
+        assert len(item["generation_log_probs"]) == len(item["generation_token_ids"])
+        ids = str(item["generation_token_ids"]).replace(" ", "")
+        for path, body in CALLS.items():
+            for stream in (False, True):
+                sent = {**body, "tools": TOOLS[path], "stream": stream}
+                answer = await client.post("model", path, json=sent)
+                assert answer.status == 200, answer.text
+                assert path == "/v1/messages" or ids in answer.text.replace(" ", ""), path
+
+
 async def test_two_real_turns_are_one_training_sequence() -> None:
     """The second prompt begins with the first prompt and what was generated, token for token."""
     async with open_local(return_token_id_information=True) as client:
