@@ -10,6 +10,7 @@ from .. import errors
 from ..errors import RolloutFailure, Stage
 from ._agent_sessions import AgentSessions
 from ._aggregate import aggregate_through
+from ._authored import authored
 from ._body import RequestBody
 from ._calls import call_server
 from ._environment_link import EnvironmentLink
@@ -27,7 +28,8 @@ class AgentServer(Server):
     """The server that turns one row into one result.
 
     Override `responses` for an agent that is a loop over model and tools; override `run` for one that decides for
-    itself what a rollout is. ``model_server`` and ``resources_server`` in the block name the servers it uses.
+    itself what a rollout is. ``model_server`` and ``resources_server`` in the block name the servers it uses. What is
+    overridden may be a plain ``def``; that too runs on the server's loop, and must not block.
 
     **Cancellation**: when the caller of ``/run`` leaves, `run` is cancelled; the environment's session is still closed,
     within ``cleanup_timeout_seconds``.
@@ -52,7 +54,7 @@ class AgentServer(Server):
             with stages.measure("seed"):
                 seeded = await link.open("/seed_session", row)
             params = RequestBody(self.parameters(row, seeded), cookies=cookies, rollout_id=rollout_id, stages=stages)
-            response = await self.responses(params)
+            response = await authored(self.responses, params)
             cookies.update(params.cookies)
             body = {**row, "response": response}
             with stages.measure("verify"):

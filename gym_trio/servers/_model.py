@@ -13,7 +13,7 @@ import trio
 
 from .. import errors
 from . import _forms as forms
-from ._authored import EXITS_ARE_ERRORS
+from ._authored import EXITS_ARE_ERRORS, authored
 from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, read_body
 from ._failures import failure_of, failure_to_wire
 from ._model_calls import CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
@@ -41,7 +41,8 @@ class ModelServer(Server):
 
     Override `responses` and all three APIs work, streaming included: requests and answers are converted, and a client
     that asked for a stream gets the events of the finished answer. Override `chat_completions`, `messages` or `stream`
-    too where the back end can do better.
+    too where the back end can do better. The first three may be plain ``def``s; those too run on the server's loop, and
+    must not block.
 
     ``recorder``, when set, is given a `ModelCall` for every call, failed and cancelled ones included.
 
@@ -63,12 +64,12 @@ class ModelServer(Server):
     async def chat_completions(self, request: ModelRequest) -> Mapping[str, Any]:
         """Answer a Chat Completions request. Default: through `responses`."""
         body = forms.chat_request_to_responses(request)
-        return forms.responses_to_chat(await self.responses(request.in_form("responses", body)))
+        return forms.responses_to_chat(await authored(self.responses, request.in_form("responses", body)))
 
     async def messages(self, request: ModelRequest) -> Mapping[str, Any]:
         """Answer a Messages request. Default: through `responses`."""
         body = forms.messages_request_to_responses(request)
-        return forms.responses_to_messages(await self.responses(request.in_form("responses", body)))
+        return forms.responses_to_messages(await authored(self.responses, request.in_form("responses", body)))
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[forms.StreamPiece]]:
         """The answer to ``request`` as pieces of a stream in ``request.form``. Default: from the finished answer.
@@ -84,11 +85,8 @@ class ModelServer(Server):
 
     async def answer(self, request: ModelRequest) -> Mapping[str, Any]:
         """The whole answer to ``request`` in its own form."""
-        if request.form == "responses":
-            return await self.responses(request)
-        if request.form == "chat_completions":
-            return await self.chat_completions(request)
-        return await self.messages(request)
+        answer: Mapping[str, Any] = await authored(getattr(self, request.form), request)
+        return answer
 
     def routes(self) -> list[BaseRoute]:
         from starlette.routing import Route

@@ -247,6 +247,54 @@ async def test_an_agents_exit_is_one_failure_too(open_servers: Any) -> None:
         assert opened.json()["agent_session_id"] == "good"
 
 
+class PlainModel(ModelServer):
+    """A model whose method is no coroutine."""
+
+    def responses(self, request: Any) -> Any:  # type: ignore[override]
+        part = {"type": "output_text", "text": "from a def", "annotations": []}
+        said = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}
+        return {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [said]}
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_models_method_may_be_plain(open_servers: Any, path: str, stream: bool) -> None:
+    """In each of the forms."""
+    body = {"input": "x", "messages": [{"role": "user", "content": "x"}], "stream": stream}
+    async with open_servers((PlainModel, "model", {})) as gym:
+        answer = await gym.client.post("model", path, json=body)
+        assert (answer.status, "from a def" in answer.text) == (200, True)
+
+
+class PlainRun(AgentServer):
+    """An agent that decides by itself, at once."""
+
+    def run(self, request: Any) -> Any:  # type: ignore[override]
+        return {**request, "response": {"output": []}, "reward": 0.5}
+
+
+class PlainLoop(AgentServer):
+    """An agent that calls nobody."""
+
+    def responses(self, request: Any) -> Any:  # type: ignore[override]
+        return {"output": [], "asked": request["input"]}
+
+
+async def test_an_agents_methods_may_be_plain(open_servers: Any) -> None:
+    """As those of an environment; with a rollout's id and without, in a rollout and as a call of its own."""
+    loop = {"resources_server": {"type": "resources_servers", "name": "env"}}
+    environment = type("Environment", (Plain,), {"disposed": []})
+    servers = (PlainRun, "runs", {}), (PlainLoop, "loops", loop), (environment, "env", {})
+    async with open_servers(*servers) as gym:
+        for named in ({}, {"_ng_rollout_id": "7-0"}):
+            ended = await gym.client.post("runs", "/run", json={"n": 1, **named})
+            assert (ended.status, ended.json()["reward"]) == (200, 0.5)
+        answer = await gym.client.post("loops", "/v1/responses", json={"input": "x"})
+        assert (answer.status, answer.json()["asked"]) == (200, "x")
+        ended = await gym.client.post("loops", "/run", json={"n": 2, "responses_create_params": {"input": "y"}})
+        assert (ended.json()["reward"], ended.json()["response"]["asked"]) == (2.0, "y")
+
+
 class QuittingModel(ModelServer):
     """A model that ends the program."""
 
