@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import inspect
 import logging
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -42,6 +43,8 @@ class Job(Protocol):
         """In the process: do it; one of ``answer``, ``refused`` and ``failure``, encoded.
 
         ``retire`` beside it says not to use the process again.
+
+        **Errors**: none but in a fork that it has made itself; there, whatever ends the fork.
         """
 
     def failed(self, message: str) -> RolloutFailure:
@@ -140,6 +143,7 @@ def _settled(found: Any) -> Any:
 def _encoded(
     act: Callable[[], dict[str, Any]], changes: Callable[[], dict[str, Any]], what: str, kind: FailureKind, stage: Stage
 ) -> bytes:
+    own = os.getpid()
     try:
         try:
             made = {**act(), **changes()}
@@ -149,6 +153,8 @@ def _encoded(
         return orjson.dumps(made, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         logger.error("%s raised", what, exc_info=None if isinstance(error, RolloutFailure) else error)
+        if os.getpid() != own:
+            raise
         known = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
         failure = failure_of(known, kind=kind, stage=stage)
         broken = not isinstance(error, Exception) or isinstance(error, MemoryError)

@@ -46,13 +46,27 @@ def main(descriptor: int) -> None:
         answer = {"error": f"{type(error).__name__}: {error}"}
     _send(link, orjson.dumps(answer))
     while "ready" in answer:
-        job = pickle.loads(_receive(link))
-        _send(link, job.carry_out(server))
+        serve_one(link, server, pickle.loads(_receive(link)))
 
 
 def serve_one(link: socket.socket, server: Any, job: Job) -> None:
-    """Carry one job out in a fork of the server's process."""
-    _send(link, job.carry_out(server))
+    """Carry one job out and answer.
+
+    What the job has forked may come back from it too. It ends here as a program of its own would: an answer of its own
+    would be taken for that of the next job.
+    """
+    own, code = os.getpid(), 0
+    try:
+        answer = job.carry_out(server)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Exception:  # noqa: BLE001  it has been logged
+        code = 1
+    if os.getpid() != own:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(code)
+    _send(link, answer)
 
 
 def confine(parent: int, memory_bytes: int) -> None:

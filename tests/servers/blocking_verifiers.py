@@ -105,6 +105,17 @@ def eat(request: RequestBody) -> None:
         kept.append(bytearray(1 << 24))
 
 
+def fork(request: RequestBody) -> float:
+    pid = os.fork()
+    if not pid:
+        if request["fork"] == "raises":
+            raise FileNotFoundError("no such program")
+        if request["fork"] == "exits":
+            sys.exit(3)
+        return 100.0
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def recurse(request: RequestBody) -> None:
     recurse(request)
 
@@ -124,6 +135,7 @@ ACTS: dict[str, Any] = {
     "exit_softly": exit_softly,
     "exit_hard": exit_hard,
     "eat": eat,
+    "fork": fork,
     "recurse": recurse,
     "chatter": chatter,
     "nan": lambda request: float("nan"),

@@ -107,6 +107,14 @@ async def test_whatever_breaks_is_one_verifier_error(open_servers: Any, kind: An
             assert (await judged(gym, do="chatter")).json()["reward"] == 0.5, what
 
 
+@pytest.mark.parametrize(("end", "code"), [("returns", 0.0), ("raises", 1.0), ("exits", 3.0)])
+async def test_what_a_verifier_forks_answers_nothing(open_servers: Any, kind: Any, end: str, code: float) -> None:
+    """A fork that comes back out of the verifier ends as a program would, and each rollout gets its own reward."""
+    async with open_servers((kind, "env", {**BOUNDS, "verify_processes": 1})) as gym:
+        answers = [await judged(gym, do=what, fork=end) for what in ("chatter", "fork", "chatter", "fork", "slow")]
+        assert [answer.json().get("reward") for answer in answers] == [0.5, code, 0.5, code, 1.0]
+
+
 async def test_a_verifier_may_refuse_a_row(open_servers: Any, verifiers: Any) -> None:
     """The refusal is the client's status, as from a verifier on the loop."""
     async with open_servers((local_class(), "env", BOUNDS)) as gym:
