@@ -69,7 +69,10 @@ class KeptFork:
             return
         self._ended = True
         trio.lowlevel.notify_closing(self._channel)
-        self._channel.close()  # by which the keeper knows
+        with contextlib.suppress(OSError):  # the keeper has gone already
+            # By which it knows. To close is not enough where something that the owner has forked holds it too.
+            self._channel.shutdown(socket.SHUT_RDWR)
+        self._channel.close()
         with trio.move_on_after(REAP_SECONDS, shield=True):
             _pid, status = await trio.to_thread.run_sync(os.waitpid, self._keeper, 0, abandon_on_cancel=True)
             if os.WIFSIGNALED(status):  # somebody has killed it, so it did not see to the end of the others
@@ -148,6 +151,7 @@ def _work(work: Callable[[], object], link: int, keeper: int, token: str) -> NoR
             _close_all_but(link)
             mark_limits(token)
             os.environ.update(marked_environment({}, token))
+            gc.freeze()  # what the owner had left to be collected: to close its sockets is to close others of this one
             gc.enable()
             # A thread of its own: this one still passes for one that runs trio.
             thread = threading.Thread(target=work)
