@@ -35,16 +35,17 @@ class SignedCookie:
         self._good: dict[str, str] = {}
         self._signed: dict[str, str] = {}
 
-    def _signature(self, content: bytes) -> bytes:
+    def _value(self, session_id: str) -> str:
+        content = session_id.encode("utf-8", "surrogatepass")
         # BLAKE2 takes its key itself, so that one short hash does what HMAC needs two long ones for.
-        return hashlib.blake2b(content, key=self._secret, digest_size=_SIGNATURE_BYTES).digest()
+        signature = hashlib.blake2b(content, key=self._secret, digest_size=_SIGNATURE_BYTES).digest()
+        return f"{_encode(content)}.{_encode(signature)}"
 
     def sign(self, session_id: str) -> str:
         """The cookie's value for ``session_id``; for the empty one, the value that says "no session"."""
         value = self._signed.get(session_id)
         if value is None:
-            content = session_id.encode("utf-8", "surrogatepass")
-            value = f"{_encode(content)}.{_encode(self._signature(content))}"
+            value = self._value(session_id)
             _remember(self._signed, session_id, value)
             _remember(self._good, value, session_id)
         return value
@@ -68,7 +69,7 @@ class SignedCookie:
         try:
             session_id = _decode(value.partition(".")[0]).decode("utf-8", "surrogatepass")
             # The whole text counts: base64 has several texts for one content.
-            good = hmac.compare_digest(self.sign(session_id).encode(), value.encode())
+            good = hmac.compare_digest(self._value(session_id).encode(), value.encode())
         except (binascii.Error, ValueError):
             good = False
         if not good:
