@@ -98,7 +98,13 @@ class Admission:
         elif self._service.arrivals is None:
             self._nursery.start_soon(self._go_on, sock, b"")
         else:
-            self.serve(Connection(self._service, self._service.arrivals, sock))
+            try:
+                connection = Connection(self._service, self._service.arrivals, sock)
+            except OSError as error:
+                _log.error("cannot serve a connection: %s", error)
+                self._turn_away(sock, secure=secure)
+            else:
+                self.serve(connection)
 
     def _turn_away(self, sock: socket.socket, *, secure: bool) -> None:
         with sock, contextlib.suppress(OSError):

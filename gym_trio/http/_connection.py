@@ -44,6 +44,8 @@ class Connection:
 
     **Cancellation**: closes the socket at once. The server cancels only when the grace of a shutdown has passed.
 
+    **Errors**: `OSError` from the constructor when the kernel takes no more sockets to watch; the socket is as it was.
+
     **Ownership**: owns its socket from the start and closes it, unless hypercorn takes it over.
     """
 
@@ -59,8 +61,8 @@ class Connection:
         self._requests = 0
         self._life = trio.CancelScope()  # of the task that serves the connection
         self._context = contextvars.copy_context()
-        service.connections.add(self)
         arrivals.watch(self.wire.descriptor, self.wire)
+        service.connections.add(self)
 
     def __repr__(self) -> str:
         return f"<Connection from {self._client}, {self.state.name}, {self._requests} requests>"

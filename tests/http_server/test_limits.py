@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import resource
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ import trio
 from hypercorn.config import Config
 
 from gym_trio.http import ServeLimits, open_server
+from gym_trio.http._arrivals import Arrivals
 from gym_trio.http._limits import Allowance
 
 
@@ -136,3 +138,22 @@ async def test_a_machine_without_file_descriptors_serves_later(connect, recorder
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         log.removeHandler(told)
+
+
+async def test_a_machine_that_watches_no_more_sockets_serves_later(connect, recorder, monkeypatch, caplog) -> None:
+    """The connection that is one too many is refused; those that are there, and the next, are served."""
+
+    def refuse(*_) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with open_server(recorder) as server, connect(server.url) as early:
+        await early.get()
+        with monkeypatch.context() as patched:
+            patched.setattr(Arrivals, "watch", refuse)
+            async with connect(server.url) as refused:
+                assert (await refused.answer()).status == 503
+                assert await refused.rest() == b""
+        assert (await early.get()).status == 200
+        async with connect(server.url) as late:
+            assert (await late.get()).status == 200
+    assert "cannot serve a connection" in caplog.text
