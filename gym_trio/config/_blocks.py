@@ -49,6 +49,23 @@ def is_block(value: Any) -> bool:
     return isinstance(value, Mapping) and any(kind in value for kind in SERVER_TYPES)
 
 
+def without_replaced(name: str, value: Any, layers: list[Layer]) -> Any:
+    """``value`` without the implementations that a caller's mapping, above the files, has replaced by another."""
+    kind = next((one for one in SERVER_TYPES if is_block(value) and one in value), None)
+    if kind is None or not isinstance(value[kind], Mapping):
+        return value
+    named = [(layer.name, _implementations(layer, name, kind)) for layer in layers]
+    last = max((number for number, (file, found) in enumerate(named) if file is None and found), default=0)
+    kept = set().union(*(found for _, found in named[last:]))
+    return {**value, kind: {one: body for one, body in value[kind].items() if one in kept}} if last else value
+
+
+def _implementations(layer: Layer, name: str, kind: str) -> set[str]:
+    block = layer.content.get(name)
+    bodies = block.get(kind) if isinstance(block, Mapping) else None
+    return set(bodies) if isinstance(bodies, Mapping) else set()
+
+
 def make_block(name: str, value: Mapping[str, Any], layers: list[Layer]) -> ServerBlock:
     """One server from its block.
 
@@ -62,7 +79,8 @@ def make_block(name: str, value: Mapping[str, Any], layers: list[Layer]) -> Serv
             raise _error(what, (name, str(key)), layers)
     bodies = value[kind]
     if not isinstance(bodies, Mapping) or len(bodies) != 1:
-        raise _error("must hold one implementation by name", (name, kind), layers)
+        found = f", not {', '.join(str(one) for one in bodies)}" if isinstance(bodies, Mapping) and bodies else ""
+        raise _error(f"must hold one implementation by name{found}", (name, kind), layers)
     implementation, body = next(iter(bodies.items()))
     path = (name, kind, str(implementation))
     if body is None:

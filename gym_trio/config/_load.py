@@ -10,7 +10,7 @@ from typing import Any, Literal
 import attrs
 
 from ..errors import ConfigError
-from ._blocks import block_warnings, check_references, is_block, looks_like_servers, make_block
+from ._blocks import block_warnings, check_references, is_block, looks_like_servers, make_block, without_replaced
 from ._directives import apply_directives
 from ._files import INCLUDE_KEY, FileTree, Roots, read_yaml
 from ._interpolate import interpolate, referred_names, refuse_missing
@@ -41,9 +41,10 @@ def load_config(
     """Load a configuration: from a mapping, a path, or a list of these.
 
     Precedence, lowest first: files (a file above those it names in ``config_paths``, later ones above earlier), then
-    ``env.yaml``, then mappings, then ``overrides``. ``env_yaml=None`` reads the ``env.yaml`` of the working directory
-    if there is one, a path reads that file, False reads none. ``env`` is the environment that ``${oc.env:...}`` and
-    ``NEMO_GYM_EXTRA_ROOTS`` are looked up in; without it there is none.
+    ``env.yaml``, then mappings, then ``overrides``. A mapping's server of another implementation replaces the one of
+    that name; two files that disagree so are an error. ``env_yaml=None`` reads the ``env.yaml`` of the working
+    directory if there is one, a path reads that file, False reads none. ``env`` is the environment that
+    ``${oc.env:...}`` and ``NEMO_GYM_EXTRA_ROOTS`` are looked up in; without it there is none.
 
     **Errors**: `ConfigError`, one line that names the file, the key's path and the nearest right name.
     """
@@ -60,6 +61,7 @@ def load_config(
         _apply(content, override, layers)
     referred = referred_names(content)
     content, copied = apply_directives(content, layers)
+    content = {name: without_replaced(name, value, layers) for name, value in content.items()}
     refuse_missing(content, layers)
     content = interpolate(content, layers, env)
     content.pop(INCLUDE_KEY, None)

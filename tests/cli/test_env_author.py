@@ -29,6 +29,20 @@ def test_what_init_writes_passes_its_test_at_once(run: Any, tmp_path: pathlib.Pa
     assert run("env", "validate", "my_env").code == 0
 
 
+def test_a_folder_that_has_a_model_of_its_own_is_tested_without_it(run: Any, tmp_path: pathlib.Path) -> None:
+    """Tests and rows need no endpoint, and a model that is named on the command line takes its place."""
+    run("env", "init", "my_env")
+    (tmp_path / "my_env" / "test_environment.py").unlink()
+    with (tmp_path / "my_env" / "config.yaml").open("a") as file:
+        file.write("policy_model: {responses_api_models: {openai_model: {openai_base_url: '${policy_base_url}'}}}\n")
+    assert run("env", "test", "my_env").code == 0
+    assert run("env", "validate", "my_env").code == 0
+    ran = run("eval", "run", "my_env", "--model-url", "http://127.0.0.1:9/v1", "--model", "m", "++dry_run=true")
+    assert "policy_base_url" not in ran.err
+    ran = run("eval", "run", "my_env", "--model-type", "scripted_model", "++dry_run=true", "--output", "r.jsonl")
+    assert "replies" in ran.err  # what the scripted model itself needs
+
+
 def test_a_fixture_that_does_not_hold_fails(run: Any, tmp_path: pathlib.Path) -> None:
     """The reward that came and the one that was expected are shown; the exit code is 1."""
     run("env", "init", "my_env")

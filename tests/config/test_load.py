@@ -70,6 +70,30 @@ def test_precedence_is_files_then_env_yaml_then_mapping_then_overrides(put, load
     assert config.run.responses_create_params == {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
 
 
+def test_a_mappings_server_replaces_that_of_another_implementation(put, load):
+    """What it replaces need not even be whole; of the same implementation, the keys are laid over one another."""
+    model = "m: {responses_api_models: {openai_model: {openai_base_url: '${nowhere}', openai_model: x}}}"
+    path = put("c.yaml", model)
+    other = {"m": {"responses_api_models": {"scripted_model": {"replies": []}}}}
+    assert load([path, other]).server("m").implementation == "scripted_model"
+    last = {"m": {"responses_api_models": {"vllm_model": {"model": "v"}}}}
+    assert load([path, other, last]).server("m").settings == {"model": "v"}
+    same = {"m": {"responses_api_models": {"openai_model": {"openai_base_url": "u"}}}}
+    assert load([path, same]).server("m").settings == {"openai_base_url": "u", "openai_model": "x"}
+    heir = {"m": {"responses_api_models": {"vllm_model": {"_copy": "m.responses_api_models.openai_model", "a": 1}}}}
+    assert load([path, {"nowhere": "n"}, heir]).server("m").settings["openai_base_url"] == "n"
+
+
+def test_two_implementations_of_one_server_are_an_error_that_names_both(put, load, refuse):
+    """Between files, and where the command line adds one to a mapping's."""
+    first = put("a.yaml", "m: {responses_api_models: {openai_model: {}}}")
+    second = put("b.yaml", "m: {responses_api_models: {vllm_model: {}}}")
+    wanted = "must hold one implementation by name, not openai_model, vllm_model"
+    assert wanted in str(refuse([first, second]))
+    mapping = {"m": {"responses_api_models": {"openai_model": {}}}}
+    assert wanted in str(refuse(mapping, "++m.responses_api_models.vllm_model={}"))
+
+
 def test_a_file_is_over_what_it_includes_and_a_later_sibling_over_an_earlier(put, load):
     """``config_paths`` nests: the includer wins, and siblings keep their order with all that they bring."""
     put("deep.yaml", "_v: {a: deep, b: deep, c: deep, d: deep}\n")
