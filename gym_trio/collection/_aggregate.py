@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
-import orjson
 import trio
 
 from ..errors import RowError, UsageError
 from ..metrics import COUNTED_AS_ZERO, Aggregate, Aggregator, Hooks, Source, SourceAggregate
 from ..metrics import Coverage as MeasuredCoverage
 from ._entries import GROUPS
-from ._jsonl import replacing
+from ._jsonl import dump, replacing
 from ._ledger import FAILURE_CLASS
 from ._merge import merge_rows
 from ._paths import RunFiles, prepare_folder
@@ -233,16 +232,12 @@ def write_aggregate(path: pathlib.Path, aggregate: Aggregate, zeros: Zeros) -> l
 def _chunks(entry: dict[str, Any]) -> Iterator[bytes]:
     yield b"{"
     for number, (name, value) in enumerate(entry.items()):
-        yield (b",\n" if number else b"") + orjson.dumps(name) + b": "
+        yield (b",\n" if number else b"") + dump(name) + b": "
         if name != GROUPS:
-            yield _dumped(value)
+            yield dump(value)
             continue
         yield b"["
         for position, group in enumerate(value):
-            yield (b",\n" if position else b"\n") + _dumped(group)
+            yield (b",\n" if position else b"\n") + dump(group)
         yield b"]"
     yield b"}"
-
-
-def _dumped(value: Any) -> bytes:
-    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)

@@ -50,19 +50,29 @@ def parse_line(line: bytes, path: pathlib.Path, number: int) -> dict[str, Any]:
 
 
 def dump_line(row: Mapping[str, Any]) -> bytes:
-    """One row as a line.
+    """One row as a line. **Errors**: those of `dump`."""
+    return dump(row, orjson.OPT_APPEND_NEWLINE)
+
+
+def dump_json(value: Any) -> bytes:
+    """A value as an indented JSON document. **Errors**: those of `dump`."""
+    return dump(value, orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def dump(value: Any, option: int = 0) -> bytes:
+    """A value as JSON, with an option of orjson's.
 
     What JSON cannot say becomes its ``str``, half a character becomes "?", an integer beyond 64 bits a float.
 
-    **Errors**: ``ValueError`` for a row that contains itself, or is nested too deeply.
+    **Errors**: ``ValueError`` for a value that contains itself, or is nested too deeply.
     """
-    option = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+    option |= orjson.OPT_NON_STR_KEYS
     try:
-        return orjson.dumps(row, default=str, option=option)
+        return orjson.dumps(value, default=str, option=option)
     except TypeError:
         pass
     try:
-        return orjson.dumps(_sayable(row), default=str, option=option)
+        return orjson.dumps(_sayable(value), default=str, option=option)
     except (TypeError, RecursionError) as error:
         raise ValueError(f"cannot be written as JSON ({str(error)[:100] or 'too deep'})") from None
 
@@ -137,12 +147,6 @@ def _sync_folder(path: pathlib.Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def dump_json(value: Any) -> bytes:
-    """A value as an indented JSON document."""
-    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
-    return orjson.dumps(value, default=str, option=options)
 
 
 def repair_tail(path: pathlib.Path) -> str | None:

@@ -21,17 +21,11 @@ def run_lock(path: pathlib.Path, *, about: pathlib.Path) -> Iterator[None]:
 
     The lock is the kernel's (``flock``), so that of a killed run is gone with it, whatever its file still says.
 
-    **Errors**: `RunLocked` that names the holder.
+    **Errors**: `RunLocked` that names the holder; `RunError` for a lock that cannot be made.
     """
     descriptor = _acquire(path, about)
     try:
-        holder = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        }
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, orjson.dumps(holder) + b"\n", 0)
+        _write_holder(path, descriptor)
         yield
     finally:
         # Unlinked while it is held: whoever opened the old file meanwhile sees in `_acquire` that it is gone.
@@ -60,6 +54,19 @@ def _acquire(path: pathlib.Path, about: pathlib.Path) -> int:
             os.close(descriptor)
             raise RunError(f"{path}: this file system has no locks ({error.strerror})") from None
         os.close(descriptor)
+
+
+def _write_holder(path: pathlib.Path, descriptor: int) -> None:
+    holder = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, orjson.dumps(holder) + b"\n", 0)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def _is_still(path: pathlib.Path, descriptor: int) -> bool:

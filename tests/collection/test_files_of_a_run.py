@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
 
@@ -188,6 +189,18 @@ def test_a_lock_that_cannot_be_made_is_named(tmp_path):
     """No such folder."""
     with pytest.raises(RunError, match="the lock cannot be made"), run_lock(tmp_path / "no" / ".l", about=tmp_path):
         pytest.fail("it was made")
+
+
+def test_a_lock_on_a_full_disk_is_named(tmp_path):
+    """And not left behind."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(RunError, match=r"\.l: cannot be written"), run_lock(tmp_path / ".l", about=tmp_path):
+            pytest.fail("it was made")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 20)))

@@ -110,6 +110,17 @@ def test_a_shard_that_is_still_being_written_can_be_aggregated(put):
         aggregate_files([str(put("b.jsonl", b"x\n{}\n"))])
 
 
+@pytest.mark.parametrize("name", ["_ng_task_index", "_ng_rollout_index", "reward"])
+def test_a_number_that_no_integer_of_json_holds_is_written_as_another(put, tmp_path, name):
+    """By every command that writes metrics; what was measured is as large as it was."""
+    rollouts = put("r.jsonl", [{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, name: 1e30}])
+    aggregate_files(str(rollouts), output=tmp_path / "m.jsonl")
+    (entry,) = json.loads((tmp_path / "m_aggregate_metrics.json").read_bytes())
+    assert entry["group_level_metrics"][0]["rollout_infos"][0][name] == 1e30
+    profile_files(rollouts, inputs=rollouts, allow_partial=True)
+    health_check_dir(tmp_path, rollouts_file=rollouts)
+
+
 def test_files_that_do_not_exist_are_named(tmp_path, put):
     """A path, a glob, and files without a row."""
     with pytest.raises(UsageError, match="there is no such file"):
