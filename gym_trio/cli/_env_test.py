@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -15,8 +16,8 @@ import trio
 from cyclopts import Parameter
 
 from ..collection import read_jsonl
-from ..config import GymConfig, load_config
-from ..errors import MissingExtraError, UsageError
+from ..config import GymConfig, ServerBlock, load_config
+from ..errors import UsageError
 from ..gym import build_server, find_implementation, open_gym
 from ..rollouts import Completed, Failed
 from ..servers import ResourcesServer, tools_of
@@ -24,9 +25,10 @@ from ._app import Exit
 from ._configure import environment_blocks, rows_of, with_agent
 from ._console import print_json, print_line, tell
 
-__all__ = ["env_test", "env_validate"]
+__all__ = ["env_test", "env_validate", "load_environment"]
 
 SCRIPTED = "policy_model"
+OWN_TESTS = "the environment's own tests"
 NOT_TASK_DATA = ("responses_create_params", "agent_ref")
 
 
@@ -52,8 +54,8 @@ def env_test(name: str, *, as_json: Annotated[bool, Parameter(name="--json", neg
     as_json
         Print the checks as JSON.
     """
-    config, environment = _load(name)
-    checks = [*_row_checks(config), *trio.run(_contract_checks, config, environment)]
+    config, block = load_environment(name)
+    checks = [*_row_checks(config), *trio.run(_contract_checks, config, block)]
     folder = pathlib.Path(name)
     if (folder / "fixtures.jsonl").is_file():
         fixtures = [row for _, row in read_jsonl(folder / "fixtures.jsonl")]
@@ -82,7 +84,7 @@ def env_validate(name: str, *, input: Annotated[pathlib.Path | None, Parameter(n
     input
         A JSONL file of rows; by default those that the environment brings.
     """
-    config, _ = _load(name)
+    config, _ = load_environment(name)
     rows = _numbered(config, input)
     problems = [f"{where}: {problem}" for where, row in rows for problem in row_problems(config, row)]
     for problem in problems:
@@ -92,12 +94,16 @@ def env_validate(name: str, *, input: Annotated[pathlib.Path | None, Parameter(n
     print_line("every row fits")
 
 
-def _load(name: str) -> tuple[GymConfig, str]:
+def load_environment(name: str) -> tuple[GymConfig, ServerBlock]:
+    """The configuration of the environment ``name``, built in or a folder, with a scripted model; and its block.
+
+    **Errors**: `UsageError` when it has none, or several.
+    """
     config = _with_model(name, [[]])
     environments = config.of_type("resources_servers")
     if len(environments) != 1:
-        raise UsageError(f"{name}: a configuration with exactly one environment is tested, not {len(environments)}")
-    return config, environments[0].name
+        raise UsageError(f"{name}: its configuration must have exactly one environment, not {len(environments)}")
+    return config, environments[0]
 
 
 def _with_model(environment: str, replies: Any) -> GymConfig:
@@ -140,10 +146,9 @@ def _row_checks(config: GymConfig) -> Iterator[Check]:
     yield Check("rows", not problems, problems[0] if problems else f"{count} rows fit")
 
 
-async def _contract_checks(config: GymConfig, environment: str) -> list[Check]:
+async def _contract_checks(config: GymConfig, block: ServerBlock) -> list[Check]:
     from ..testing import check_session_contract
 
-    block = config.server(environment)
     factory = functools.partial(build_server, block, None)
     try:
         await check_session_contract(factory, seed=_seed(config))
@@ -184,12 +189,11 @@ async def _reward_of(environment: str, fixture: Mapping[str, Any]) -> float | st
 
 
 def _author_tests(folder: pathlib.Path) -> Check:
-    probe = subprocess.run([sys.executable, "-c", "import pytest"], capture_output=True, check=False)
-    if probe.returncode:
-        raise MissingExtraError("running an environment's own tests", extra="dev")
+    if importlib.util.find_spec("pytest") is None:
+        return Check(OWN_TESTS, False, "pytest, which runs them, is not installed: pip install pytest")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "."]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr.strip()[-300:]]
     if done.returncode:
         print_line(done.stdout)
-    return Check("the environment's own tests", done.returncode == 0, last[0])
+    return Check(OWN_TESTS, done.returncode == 0, last[0])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._build import build_server, find_implementation
+from ._build import build_server, find_implementation, load_class
 from ._gym import Gym
 from ._open import ask_head, connect_gym, open_gym, open_gym_of
 
@@ -35,6 +35,7 @@ __all__ = [
     "build_server",
     "connect_gym",
     "find_implementation",
+    "load_class",
     "open_gym",
     "open_gym_of",
 ]

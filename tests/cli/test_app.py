@@ -70,6 +70,31 @@ def test_list_and_describe(run: Any) -> None:
     assert "did you mean 'mcqa'?" in run("list", "mcqb").err
 
 
+def test_list_describes_what_is_the_users_own(run: Any, tmp_path: pathlib.Path) -> None:
+    """A folder as env init writes it, with its own rows and agent; a class in a file; each also after its kind."""
+    run("env", "init", "my_env", "--description", "Skies")
+    for words in (["./my_env"], ["environments", "my_env"]):
+        described = orjson.loads(run("list", *words, "--json").out)
+        assert (described["rows"], described["agent"], described["description"]) == (3, "simple_agent", "Skies")
+        assert [tool["name"] for tool in described["tools"]] == ["get_weather"]
+    assert "gym-trio eval run ./my_env" in run("list", "./my_env").out
+    assert "tool get_weather" in run("list", "my_env/environment.py:MyEnv").out
+    (tmp_path / "agent.py").write_text(
+        'import gym_trio\n\n\nclass Mine(gym_trio.AgentServer):\n    """One of mine."""\n'
+    )
+    for words in (["agent.py:Mine"], ["agents", "agent.py:Mine"]):
+        assert "One of mine." in run("list", *words).out
+    for words, said in (
+        (["models", "agent.py:Mine"], "there is no model 'agent.py:Mine'"),
+        (["agents", "my_env"], "there is no agent 'my_env'"),
+        (["agent.py:Min"], "did you mean 'Mine'?"),
+        (["."], ".: the folder has no config.yaml"),
+        (["nothing"], "there is nothing called 'nothing'"),
+    ):
+        ran = run("list", *words)
+        assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
 def test_what_cannot_be_served_is_one_line(run: Any, tmp_path: pathlib.Path) -> None:
     """A port in use with its holder, and a file that is not there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -6,6 +6,7 @@ import pathlib
 from typing import Any
 
 import orjson
+import pytest
 
 
 def test_what_init_writes_passes_its_test_at_once(run: Any, tmp_path: pathlib.Path) -> None:
@@ -41,6 +42,18 @@ def test_a_folder_that_has_a_model_of_its_own_is_tested_without_it(run: Any, tmp
     assert "policy_base_url" not in ran.err
     ran = run("eval", "run", "my_env", "--model-type", "scripted_model", "++dry_run=true", "--output", "r.jsonl")
     assert "replies" in ran.err  # what the scripted model itself needs
+
+
+def test_without_pytest_the_other_checks_are_made(
+    run: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The author's own tests have not passed, and how they could be run is said."""
+    run("env", "init", "my_env")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    ran = run("env", "test", "my_env")
+    assert ran.code == 1
+    assert "ok     fixture full reward" in ran.out
+    assert "FAILED the environment's own tests: pytest, which runs them, is not installed" in ran.out
 
 
 def test_a_fixture_that_does_not_hold_fails(run: Any, tmp_path: pathlib.Path) -> None:
