@@ -28,17 +28,17 @@ class Inlet:
     flag that is taken down only then can miss none of it.
     """
 
-    __slots__ = ("_has_come", "_task", "has_ended", "on_end")
+    __slots__ = ("_looks", "_task", "has_ended", "on_end")
 
     def __init__(self, on_end: Callable[[], None] | None = None) -> None:
         self.on_end = on_end  # called once, when no more will come; of what has come, none need have been read
         self._task: trio.lowlevel.Task | None = None  # that waits
-        self._has_come = False  # something that nobody may have read
+        self._looks = 0  # so many reads may find something yet
         self.has_ended = False  # no more will come; what is there, and the end, can be read at any time
 
     def wait_for_input(self) -> Awaitable[object]:
         """Until there is input, or its end, to be read. It may be a false alarm."""
-        if self._has_come:
+        if self._looks:
             return trio.lowlevel.checkpoint()  # noqa: ASYNC105  by the caller
         if self._task is not None:
             raise trio.BusyResourceError("another task waits for the input of this socket")
@@ -51,11 +51,11 @@ class Inlet:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def before_read(self) -> None:
-        self._has_come = self.has_ended
+        self._looks = self._looks - 1 if self._looks > 1 else int(self.has_ended)
 
     def after_full_read(self) -> None:
         """As much was read as was asked for: there may be more."""
-        self._has_come = True
+        self._looks += 1
 
     def stop_waiting(self) -> None:
         """End the wait, if there is one, with `trio.ClosedResourceError`. One that has been woken by input goes on."""
@@ -63,9 +63,12 @@ class Inlet:
         if task is not None:
             trio.lowlevel.reschedule(task, outcome.Error(trio.ClosedResourceError("the socket was closed meanwhile")))
 
-    def arrived(self, *, ends: bool) -> None:
-        """Called by `Arrivals`. ``ends``: no more will come."""
-        self._has_come = True
+    def arrived(self, *, ends: bool, urgent: bool = False) -> None:
+        """Called by `Arrivals`. ``ends``: no more will come; ``urgent``: a read ends before it."""
+        if urgent:
+            self._looks = 2
+        elif not self._looks:
+            self._looks = 1
         if ends and not self.has_ended:
             self.has_ended = True
             if self.on_end is not None:
@@ -91,7 +94,7 @@ class Arrivals:
 
     def watch(self, descriptor: int, inlet: Inlet) -> None:
         """**Errors**: `OSError` when the kernel takes no more."""
-        self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET)
+        self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLPRI | select.EPOLLRDHUP | select.EPOLLET)
         self._inlets[descriptor] = inlet
 
     def forget(self, descriptor: int) -> None:
@@ -102,13 +105,14 @@ class Arrivals:
         """Wake those who wait, until cancelled."""
         inlets = self._inlets
         ending = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+        urgent = select.EPOLLPRI
         while True:
             await trio.lowlevel.wait_readable(self._epoll)
             # No checkpoint until the last is told, so that each descriptor is still the one that was registered.
             for descriptor, events in self._epoll.poll(0, _AT_ONCE):
                 inlet = inlets.get(descriptor)
                 if inlet is not None:
-                    inlet.arrived(ends=bool(events & ending))
+                    inlet.arrived(ends=bool(events & ending), urgent=bool(events & urgent))
 
 
 @contextlib.contextmanager

@@ -18,10 +18,10 @@ from gym_trio.http._arrivals import Arrivals, Inlet, open_arrivals
 class Reader(Inlet):
     """Reads one end of a pair, as the connections of client and server do."""
 
-    def __init__(self, arrivals: Arrivals) -> None:
+    def __init__(self, arrivals: Arrivals, pair: tuple[socket.socket, socket.socket] | None = None) -> None:
         super().__init__(self.count_end)
         self.ends = 0
-        self.sock, self.peer = socket.socketpair()
+        self.sock, self.peer = pair or socket.socketpair()
         self.sock.setblocking(False)
         self.descriptor = self.sock.fileno()
         arrivals.watch(self.descriptor, self)
@@ -114,6 +114,35 @@ async def test_a_read_of_just_what_was_there(reader: Reader, nursery: trio.Nurse
     reader.peer.send(b"5")
     await trio.testing.wait_all_tasks_blocked()
     assert found == [b"1234", b"5"]
+
+
+@pytest.fixture
+def tcp_reader(arrivals: Arrivals) -> Iterator[Reader]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        peer = socket.create_connection(listener.getsockname())
+        made = Reader(arrivals, (listener.accept()[0], peer))
+    with made.peer, made.sock:
+        yield made
+        arrivals.forget(made.descriptor)
+
+
+@pytest.mark.parametrize("marks", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 100])
+async def test_what_is_behind_urgent_data(tcp_reader: Reader, size: int, marks: int) -> None:
+    """The kernel ends a read before it, however much is there behind it, and leaves it out."""
+    found = b""
+    with trio.fail_after(10):
+        for count in range(marks):
+            tcp_reader.peer.send(b"123")
+            tcp_reader.peer.send(b"!", socket.MSG_OOB)
+            tcp_reader.peer.send(b"456")
+            while len(found) < 6 * (count + 1):
+                found += await tcp_reader.read(size)
+    assert found == b"123456" * marks
+    with trio.move_on_after(0) as scope:
+        await tcp_reader.read()
+    assert scope.cancelled_caught
+    assert tcp_reader.ends == 0
 
 
 async def test_the_end_is_told_before_what_precedes_it_is_read(reader: Reader) -> None:
