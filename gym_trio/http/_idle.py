@@ -23,6 +23,10 @@ class IdleConnections:
     def __len__(self) -> int:
         return len(self._due)
 
+    def __contains__(self, wire: Wire) -> bool:
+        """Whether it may wait on."""
+        return wire in self._due
+
     def add(self, wire: Wire) -> None:
         self._due[wire] = trio.current_time() + self._longest_seconds
 

@@ -49,6 +49,8 @@ class Inbound:
             while data is None:
                 await wire.wait_for_input()
                 data = wire.receive()
+                if data is None and wire not in idle:
+                    return False  # the wait was over in the moment of a false alarm
         except trio.ClosedResourceError:
             return False
         finally:

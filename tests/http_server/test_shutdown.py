@@ -8,11 +8,13 @@ from functools import partial
 
 import pytest
 import trio
+import trio.testing
 from hypercorn.config import Config, Sockets
 
 from gym_trio import CancelOnDisconnect
 from gym_trio.errors import GymError, ServerStartError, UsageError
 from gym_trio.http import ServeLimits, open_server, serve
+from gym_trio.http._idle import IdleConnections
 
 GET = b"GET / HTTP/1.1\r\nHost: t\r\n\r\n"
 START = {"type": "http.response.start", "status": 200, "headers": []}
@@ -115,6 +117,25 @@ async def test_the_order(nursery, connect, until, how) -> None:
             assert (answer.body, answer.headers["connection"]) == (b"done", "close")
             assert await busy.rest() == b""
     assert scene.log[-2:] == ["ended /wait", "shutdown"]
+
+
+async def test_a_false_alarm_keeps_no_idle_connection(nursery, connect, monkeypatch) -> None:
+    """Not even one that comes in the moment in which idle connections are told to end."""
+    end_all = IdleConnections.end_all
+
+    def wake_and_end_all(idle) -> None:
+        for wire in idle._due:
+            wire.arrived(ends=False)
+        end_all(idle)
+
+    monkeypatch.setattr(IdleConnections, "end_all", wake_and_end_all)
+    _, stop, url = await start(nursery, Scene(), config(graceful_timeout=60))
+    async with connect(url) as client:
+        await client.get()
+        await trio.testing.wait_all_tasks_blocked()
+        stop()
+        with trio.fail_after(10):
+            assert await client.rest() == b""
 
 
 @pytest.mark.parametrize("how", ["trigger", "cancelled", "both"])
