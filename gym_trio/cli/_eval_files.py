@@ -73,8 +73,8 @@ def aggregate(
 
 
 def profile(
-    *,
     rollouts: pathlib.Path,
+    *,
     inputs: pathlib.Path | None = None,
     allow_partial_rollouts: Annotated[bool, Parameter(negative=())] = False,
     as_json: AsJson = False,
@@ -106,9 +106,9 @@ def profile(
 
 
 def compare(
-    *,
     baseline: pathlib.Path,
     candidates: pathlib.Path,
+    *,
     baseline_agg_metrics: pathlib.Path | None = None,
     candidates_agg_metrics: pathlib.Path | None = None,
     agent: str | None = None,
@@ -180,9 +180,9 @@ def health_check(
     Parameters
     ----------
     run_dir
-        The folder of a run.
+        The folder of a run, or its rollout file.
     rollouts_file
-        The rollout file in it; all of them by default.
+        The rollout file in the folder; all of them by default.
     ignore
         A check to leave out; may be given several times, or as a,b.
     as_json

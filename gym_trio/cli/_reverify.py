@@ -48,8 +48,8 @@ OF_EVERY_ROW = frozenset({"responses_create_params", "agent_ref"})
 
 
 def reverify(
-    *,
     rollouts: Annotated[pathlib.Path, Parameter(name=["--rollouts", "--inputs"])],
+    *,
     environment: Annotated[str | None, Parameter(name=["--environment", "-e"])] = None,
     output: Annotated[pathlib.Path, Parameter(name=["--output", "-o"])],
     config: Annotated[list[pathlib.Path] | None, Switch] = None,

@@ -35,14 +35,15 @@ def health_check_dir(
     """Check the rollouts in a run's folder, and write ``quality_summary.json`` and ``rollout_verdicts.jsonl`` there.
 
     ``rollouts_file`` is the file to check, by a path or by its name in the folder; without it every file of rollouts
-    in the folder is. A line that is no JSON object is a finding, not an error.
+    in the folder is. A file in place of the folder is itself checked. A line that is no JSON object is a finding, not
+    an error.
 
     **Errors**: `UsageError` for a folder or file that is missing, and for an unknown check in ``ignored``.
     """
     checker = HealthChecker(ignored=ignored)
     place = pathlib.Path(folder)
-    if place.is_file():
-        raise UsageError(f"{place}: is a file; name its folder, {place.parent}, with --rollouts-file {place.name}")
+    if place.is_file() and rollouts_file is None:
+        place, rollouts_file = place.parent, place.name
     if not place.is_dir():
         raise UsageError(f"{place}: there is no such folder")
     inputs = [_in(place, pathlib.Path(rollouts_file))] if rollouts_file is not None else _all_in(place)

@@ -92,7 +92,7 @@ def test_a_folder_a_device_and_a_file_that_should_be_a_folder(run: Any, scripted
         (["aggregate", "."], ".: is a folder; name its files, such as *.jsonl"),
         (["aggregate", "r.jsonl", "-o", "."], ".: must be a file such as rollouts.jsonl, not a folder"),
         (["profile", "--rollouts", "."], ".: must be a file such as rollouts.jsonl, not a folder"),
-        (["health-check", "r.jsonl"], "r.jsonl: is a file; name its folder, ., with --rollouts-file r.jsonl"),
+        (["health-check", "r.jsonl/x"], "r.jsonl/x: there is no such folder"),
         (["run", "mcqa", "--config", scripted("x"), "-o", "pipe"], "pipe: must be a file, for it is read"),
     ]:
         ran = run("eval", *words)
@@ -119,10 +119,25 @@ def test_the_torn_last_line_of_recorded_rollouts_is_left_out(run: Any, tmp_path:
     answers = {"options": [{"A": "1"}, {"B": "2"}], "expected_answer": "A"}
     source = put(tmp_path / "r.jsonl", rollout(0, 0.0, **answers))
     source.write_bytes(source.read_bytes() + b'{"_ng_task_i')
-    ran = run("eval", "reverify", "--rollouts", source, "-e", "mcqa", "-o", "out/r.jsonl")
+    ran = run("eval", "reverify", source, "-e", "mcqa", "-o", "out/r.jsonl")
     assert ran.code == 0, ran.err
     assert ran.err.splitlines()[0] == f"{source}:2: the last line is torn and was left out"
     assert "scored 1," in ran.out
+
+
+def test_the_file_of_a_run_is_named_without_an_option(run: Any, tmp_path: pathlib.Path) -> None:
+    """As view and aggregate take it, so do profile, compare and health-check, which leaves a folder's other files."""
+    for name in ("a", "b"):
+        put(tmp_path / f"{name}.jsonl", rollout(0))
+        put(tmp_path / f"{name}_materialized_inputs.jsonl", rollout(0))
+        assert run("eval", "aggregate", f"{name}.jsonl", "-o", f"{name}.jsonl").code == 0
+    for words, said in (
+        (["profile", "a.jsonl"], "completed_rollout_rows: 1"),
+        (["compare", "a.jsonl", "b.jsonl"], "# b compared with a"),
+        (["health-check", "a.jsonl"], "health of 1 rollouts"),
+    ):
+        ran = run("eval", *words)
+        assert (ran.code, said in ran.out) == (0, True), ran.err
 
 
 def test_health_checks_are_left_out_by_name(run: Any, tmp_path: pathlib.Path) -> None:
