@@ -6,6 +6,6 @@ Each command is one file; ``_app.py`` lists them. Exit codes: 0 complete, 1 fail
 
 from __future__ import annotations
 
-from ._app import main
+from ._entry import main, serve_managed
 
-__all__ = ["main"]
+__all__ = ["main", "serve_managed"]

@@ -13,7 +13,7 @@ import cyclopts
 
 from .. import __version__
 from ..errors import GymError, RunInterrupted, UsageError
-from ._console import complain
+from ._console import complain, prepare_streams
 
 __all__ = ["Exit", "build_app", "main"]
 
@@ -129,4 +129,5 @@ def _run_command(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """The entry point of ``gym-trio``."""
+    prepare_streams()
     sys.exit(run_command(sys.argv[1:]))

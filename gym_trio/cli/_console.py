@@ -1,12 +1,56 @@
-"""What the commands print, and where: results on standard output, everything else on standard error."""
+"""What the commands print, and where: results on standard output, everything else on standard error.
+
+Who reads may go away before a command has ended: ``head`` has its lines, a terminal is closed, Ctrl-C ends ``tee`` too.
+No run ends with its reader; but a result that was to be kept and cannot be, as on a full disk, is an error.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["complain", "print_json", "print_line", "print_table", "tell"]
+from ..errors import RunError
+
+__all__ = ["complain", "prepare_streams", "print_json", "print_line", "print_table", "tell"]
+
+
+def prepare_streams() -> None:
+    """Standard output and error as the commands need them: there, even if the process was given none; for every
+    character; and with a reader that may go away.
+    """
+    for name, is_kept in (("stdout", True), ("stderr", False)):
+        stream = getattr(sys, name) or open(os.devnull, "w")  # noqa: SIM115  it is the process's
+        stream.reconfigure(errors="backslashreplace")
+        setattr(sys, name, _Stream(stream, is_kept=is_kept))
+
+
+class _Stream:
+    """A text stream that flushes what it writes. **Errors**: `RunError` when what was to be kept cannot be."""
+
+    def __init__(self, stream: IO[str], *, is_kept: bool) -> None:
+        self._stream = stream
+        self._is_kept = is_kept
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError as error:
+            # What is still in its buffer goes nowhere too; Python would try to write it at its end, and fail.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
+            if self._is_kept and not isinstance(error, BrokenPipeError):
+                raise RunError(f"standard output: cannot be written ({error.strerror})") from None
+        return len(text)
+
+    def flush(self) -> None:
+        """All that was written has been flushed."""
 
 
 def print_line(text: str = "") -> None:
@@ -21,15 +65,15 @@ def tell(text: str) -> None:
 
 def complain(text: str, *, code: int) -> int:
     """One line about what went wrong; gives ``code`` back."""
-    print(f"gym-trio: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    tell(f"gym-trio: {' '.join(text.split())}")
     return code
 
 
 def print_json(value: Any) -> None:
     """One JSON document, indented."""
-    import orjson
+    from ..collection import dump_json
 
-    sys.stdout.buffer.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS) + b"\n")
+    sys.stdout.write(dump_json(value).decode())
     sys.stdout.flush()
 
 
@@ -43,4 +87,5 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_column(column, justify="right" if position else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
-    Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty()).print(table)
+    # Brackets and colons in the names of metrics and agents are no markup.
+    Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False).print(table)

@@ -74,16 +74,14 @@ def summary_line(row: Mapping[str, Any]) -> str:
         return f"{name:>10}  failed {row['_ng_failure_class']}: {_short(str(row.get('_ng_failure_message')))}"
     reward = row.get("reward")
     shown = f"{reward:.3f}" if isinstance(reward, int | float) else str(reward)
-    return f"{name:>10}  {shown}  {_short(output_text(row.get('response') or {}))}"
+    said = [item for item in _items(row, "response", "output") if isinstance(item, Mapping)]
+    return f"{name:>10}  {shown}  {_short(output_text({'output': said}))}"
 
 
 def conversation(row: Mapping[str, Any]) -> Iterator[str]:
     """One rollout: what went in, what the model and the tools said, the reward."""
     yield f"── task {row.get('_ng_task_index')} repeat {row.get('_ng_rollout_index')}"
-    given = (row.get("responses_create_params") or {}).get("input") or []
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
-        yield from _item(item)
-    for item in (row.get("response") or {}).get("output") or ():
+    for item in (*_items(row, "responses_create_params", "input"), *_items(row, "response", "output")):
         yield from _item(item)
     if "_ng_failure_class" in row:
         yield f"failed: {row['_ng_failure_class']} ({row.get('_ng_failure_stage')}): {row.get('_ng_failure_message')}"
@@ -91,20 +89,32 @@ def conversation(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"reward: {row.get('reward')}"
 
 
-def _item(item: Mapping[str, Any]) -> Iterator[str]:
-    kind = item.get("type", "message")
+def _items(row: Mapping[str, Any], name: str, key: str) -> list[Any]:
+    """The items at ``row[name][key]``. A file may say anything there: what is no list is the only item."""
+    holder = row.get(name)
+    found = holder.get(key) if isinstance(holder, Mapping) else holder
+    if isinstance(found, str):
+        return [{"role": "user", "content": found}]
+    return found if isinstance(found, list) else [] if found is None else [found]
+
+
+def _item(item: Any) -> Iterator[str]:
+    kind = item.get("type", "message") if isinstance(item, Mapping) else None
     if kind == "message":
-        content = item.get("content")
-        text = content if isinstance(content, str) else "".join(part.get("text") or "" for part in content or ())
-        yield f"{item.get('role', 'assistant')}: {text}"
+        yield f"{item.get('role', 'assistant')}: {_texts(item.get('content'))}"
     elif kind == "function_call":
         yield f"call: {item.get('name')}({item.get('arguments')})"
     elif kind == "function_call_output":
         yield f"output: {item.get('output')}"
     elif kind == "reasoning":
-        yield "reasoning: " + " ".join(part.get("text") or "" for part in item.get("summary") or ())
+        yield f"reasoning: {_texts(item.get('summary'))}"
     else:
-        yield f"{kind}: {orjson.dumps(item).decode()}"
+        yield f"{kind or 'no item'}: {orjson.dumps(item).decode()}"
+
+
+def _texts(content: Any) -> str:
+    parts = content if isinstance(content, list) else [content]
+    return "".join(str(part.get("text") or "") if isinstance(part, Mapping) else str(part or "") for part in parts)
 
 
 def _short(text: str) -> str:

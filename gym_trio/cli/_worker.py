@@ -1,4 +1,4 @@
-"""The process of one managed server: ``python -m gym_trio.cli._worker NAME LISTENER CONFIGURATION``.
+"""The process of one managed server, with the arguments NAME LISTENER CONFIGURATION.
 
 The numbers are inherited descriptors: a listening socket that is bound already, and the configuration as JSON. SIGINT
 or SIGTERM shuts down in order: requests in flight get their grace, then sessions are drained.
@@ -86,7 +86,3 @@ def _say_ready(url: str) -> None:
     if descriptor is not None:
         with os.fdopen(int(descriptor), "wb") as pipe:
             pipe.write(url.encode() + b"\n")
-
-
-if __name__ == "__main__":
-    main()

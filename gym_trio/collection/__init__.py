@@ -37,7 +37,7 @@ from ._aggregate import Aggregated, aggregate_files, aggregate_run
 from ._collect import collect
 from ._compare import Compared, compare_files
 from ._health import HealthChecked, health_check_dir
-from ._jsonl import read_jsonl
+from ._jsonl import dump_json, read_jsonl
 from ._ledger import Coverage
 from ._options import RunOptions, options_from, parse_shard, stream_arguments
 from ._paths import RunFiles
@@ -72,6 +72,7 @@ __all__ = [
     "check_trackers",
     "collect",
     "compare_files",
+    "dump_json",
     "health_check_dir",
     "keys_without_effect",
     "options_from",

@@ -27,10 +27,10 @@ from ._gym import Gym
 from ._open import is_observed
 from ._restarts import restarting
 
-__all__ = ["WORKER_MODULE", "ProcessOptions", "open_gym_processes", "shutdown_grace_seconds"]
+__all__ = ["ProcessOptions", "open_gym_processes", "shutdown_grace_seconds"]
 
-# The module that one server's process runs; it belongs to the command line, which alone may read an environment.
-WORKER_MODULE = "gym_trio.cli._worker"
+# What the process of one server runs; it belongs to the command line, which alone may read an environment.
+SERVE_MANAGED = "from gym_trio.cli import serve_managed; serve_managed()"
 
 DEFAULT_SESSION_CLOSE_SECONDS = 60.0
 GRACE_BEYOND_SESSIONS_SECONDS = 10.0
@@ -187,7 +187,7 @@ async def _start(
     listener = place.listener.fileno()
     return await supervisor.start(
         name,
-        [sys.executable, "-m", WORKER_MODULE, block.name, str(listener), str(described)],
+        [sys.executable, "-c", SERVE_MANAGED, block.name, str(listener), str(described)],
         ready_fd=True,
         pass_fds=[listener, described],
         **common,
