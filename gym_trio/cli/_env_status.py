@@ -14,19 +14,21 @@ from cyclopts import Parameter
 from ..errors import GymError, RunError, TransportError
 from ..http import ServerClient, SocketTransport, open_socket_transport
 from ._console import print_json, print_line, print_table
-from ._fleets import Fleet, find_fleet, live_fleets
+from ._fleets import Fleet, find_fleet, forget, recorded_fleets
 
 __all__ = ["env_status", "env_stop"]
 
 ANSWER_SECONDS = 5.0
 LOOK_INTERVAL_SECONDS = 0.05
+# The warden of a fleet sees to it (`gym_trio.processes`).
+ENDED = "ended without being stopped, and its servers with it, at most two seconds later"
 SHOWN_ROLLOUTS = 10  # per server, the oldest; --json has a hundred
 
 
 def env_status(
     fleet: str | None = None, *, as_json: Annotated[bool, Parameter(name="--json", negative=())] = False
 ) -> None:
-    """Servers, health, sessions and uptime of the running fleets, or of one.
+    """Servers, health, sessions and uptime of the running fleets, or of one; and which fleets were killed.
 
     Parameters
     ----------
@@ -35,14 +37,17 @@ def env_status(
     as_json
         Print JSON.
     """
-    fleets = live_fleets() if fleet is None else [find_fleet(fleet)]
+    fleets = recorded_fleets() if fleet is None else [find_fleet(fleet)]
     described = trio.run(_describe_all, fleets)
     if as_json:
         print_json(described)
         return
-    if not described:
+    if not any(one["running"] for one in described):
         print_line("no fleet is running")
     for one in described:
+        if not one["running"]:
+            print_line(f"{one['name']} (pid {one['pid']}, {one['folder']}): {one['error']}")
+            continue
         rows = [
             (
                 server["name"],
@@ -66,7 +71,7 @@ def env_status(
 
 
 def env_stop(fleet: str | None = None, *, kill_after_seconds: float = 120.0) -> None:
-    """Stop a running fleet, and say what was stopped.
+    """Stop a running fleet, and say what was stopped. What is recorded of one that was killed is taken away.
 
     Parameters
     ----------
@@ -76,6 +81,10 @@ def env_stop(fleet: str | None = None, *, kill_after_seconds: float = 120.0) -> 
         When its own shutdown takes longer, it is told a second time, which skips the grace.
     """
     found = find_fleet(fleet)
+    if not found.is_alive():
+        forget(found)
+        print_line(f"nothing to stop: {found.name} (pid {found.pid}) {ENDED}")
+        return
     described = trio.run(_describe_all, [found])
     os.kill(found.pid, signal.SIGTERM)
     if not trio.run(_wait_gone, found, kill_after_seconds):
@@ -111,9 +120,12 @@ async def _describe(fleet: Fleet, transport: SocketTransport) -> dict[str, Any]:
         "head": fleet.head_url,
         "started_at": fleet.started_at,
         "uptime_seconds": round(time.time() - fleet.started_at, 1),
+        "running": fleet.is_alive(),
         "servers": [],
         "error": None,
     }
+    if not described["running"]:
+        return {**described, "uptime_seconds": None, "error": f"{ENDED} (env stop {fleet.name} forgets it)"}
     headers = {"authorization": f"Bearer {fleet.token}"} if fleet.token else None
     try:
         with trio.fail_after(ANSWER_SECONDS):

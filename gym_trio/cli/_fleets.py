@@ -13,14 +13,14 @@ import orjson
 from ..config import suggestion
 from ..errors import UsageError
 
-__all__ = ["HEAD_TOKEN", "Fleet", "find_fleet", "live_fleets", "registered"]
+__all__ = ["HEAD_TOKEN", "Fleet", "find_fleet", "forget", "recorded_fleets", "registered"]
 
 HEAD_TOKEN = "GYM_TRIO_HEAD_TOKEN"  # the variable that has the head server's token
 
 
 @attrs.frozen
 class Fleet:
-    """A running ``gym-trio env start``."""
+    """A ``gym-trio env start``: it runs, or it was killed, for one that is stopped takes its record away."""
 
     name: str
     pid: int
@@ -62,40 +62,48 @@ def fleet_folder() -> pathlib.Path:
     return root / "gym_trio" / "fleets"
 
 
-def live_fleets() -> list[Fleet]:
-    """Every fleet that runs; what a killed one left behind is removed."""
+def recorded_fleets() -> list[Fleet]:
+    """Every fleet that runs, and every one that ended without being stopped and that nobody has forgotten."""
     found = []
     for path in sorted(fleet_folder().glob("*.json")):
         try:
-            fleet = Fleet(**orjson.loads(path.read_bytes()))
+            found.append(Fleet(**orjson.loads(path.read_bytes())))
         except (OSError, orjson.JSONDecodeError, TypeError):
             continue
-        if fleet.is_alive():
-            found.append(fleet)
-        else:
-            path.unlink(missing_ok=True)
     return found
 
 
 def find_fleet(which: str | None) -> Fleet:
-    """The fleet of that name or folder; the only one when nothing is said.
+    """The recorded fleet of that name or folder, a running one first; the only running one when nothing is said.
 
     **Errors**: `UsageError` with what runs.
     """
-    fleets = live_fleets()
-    names = [fleet.name for fleet in fleets]
+    recorded = recorded_fleets()
+    running = [fleet for fleet in recorded if fleet.is_alive()]
+    names = [fleet.name for fleet in running]
     if which is None:
-        if len(fleets) == 1:
-            return fleets[0]
-        here = [fleet for fleet in fleets if fleet.folder == os.getcwd()]
+        if len(running) == 1:
+            return running[0]
+        here = [fleet for fleet in running if fleet.folder == os.getcwd()]
         if len(here) == 1:
             return here[0]
-        raise UsageError(f"say which fleet; running: {', '.join(names)}" if names else "no fleet is running")
+        raise UsageError(f"say which fleet; running: {', '.join(names)}" if names else _none_runs(recorded))
     folder = str(pathlib.Path(which).resolve())
-    for fleet in fleets:
+    ended = [fleet for fleet in recorded if fleet not in running]
+    for fleet in [*running, *ended]:
         if which == fleet.name or folder == fleet.folder:
             return fleet
     raise UsageError(f"no fleet {which!r} is running{suggestion(which, names)}")
+
+
+def _none_runs(ended: list[Fleet]) -> str:
+    names = ", ".join(fleet.name for fleet in ended)
+    return f"no fleet is running; ended without being stopped: {names}" if names else "no fleet is running"
+
+
+def forget(fleet: Fleet) -> None:
+    """Take away what is recorded of a fleet that has ended."""
+    (fleet_folder() / f"{fleet.name}.json").unlink(missing_ok=True)
 
 
 @contextmanager
@@ -104,8 +112,8 @@ def registered(name: str, head_url: str, started_at: float, token: str | None) -
 
     **Errors**: `UsageError` when a fleet of that name is running.
     """
-    for fleet in live_fleets():
-        if fleet.name == name:
+    for fleet in recorded_fleets():
+        if fleet.name == name and fleet.is_alive():
             raise UsageError(f"a fleet {name!r} is running already (pid {fleet.pid}); stop it or give another --name")
     folder = fleet_folder()
     folder.mkdir(parents=True, exist_ok=True)

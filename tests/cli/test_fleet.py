@@ -164,6 +164,33 @@ def test_a_fleet_starts_answers_serves_a_run_and_stops(machine: Machine) -> None
     assert machine.run("env", "stop").returncode == 2
 
 
+def test_a_killed_fleet_is_told_of_until_it_is_stopped_or_started_again(machine: Machine) -> None:
+    """By its name, by its folder and among all; nothing of it is left, so there is nothing to stop."""
+    model = write_model(machine.folder)
+    words = ("env", "start", "mcqa", "--config", model, "--name", "trial", f"++head_server.port={free_port()}")
+    for end in ("stop", "start"):
+        fleet = machine.start(*words)
+        machine.wait_until("all servers are ready", fleet.stderr)
+        os.kill(fleet.pid, signal.SIGKILL)
+        fleet.communicate(timeout=BOUND_SECONDS)  # its end: no server holds the pipes any more
+        said = f"trial (pid {fleet.pid}, {machine.folder}): ended without being stopped"
+        assert said in machine.run("env", "status").stdout
+        assert said in machine.run("env", "status", "trial").stdout
+        [described] = json.loads(machine.run("env", "status", str(machine.folder), "--json").stdout)
+        assert (described["running"], described["servers"], described["pid"]) == (False, [], fleet.pid)
+        nameless = machine.run("env", "stop")
+        assert (nameless.returncode, "ended without being stopped: trial" in nameless.stderr) == (2, True)
+        if end == "stop":
+            stopped = machine.run("env", "stop", "trial")
+            assert (stopped.returncode, "nothing to stop: trial" in stopped.stdout) == (0, True)
+            assert json.loads(machine.run("env", "status", "--json").stdout) == []
+    again = machine.start(*words)
+    machine.wait_until("all servers are ready", again.stderr)
+    [described] = json.loads(machine.run("env", "status", "--json").stdout)
+    assert (described["running"], described["pid"]) == (True, again.pid)
+    assert machine.run("env", "stop").returncode == 0
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("serve", ["memory", "processes"])
 def test_an_interrupted_run_drains_and_a_resumed_one_completes(
