@@ -8,6 +8,7 @@ from typing import Any
 
 from ._accumulate import SourceRows
 from ._intervals import Interval, clustered_bootstrap, wilson
+from ._numbers import LARGEST
 from ._passk import ScoreColumn, left_out_of_pass_at_k, pass_at_k_of_task, reward_metrics
 from ._rollout_keys import TaskGroups
 
@@ -119,12 +120,13 @@ def incomplete_repeats(repeats: Sequence[Mapping[str, Any]]) -> list[dict[str, A
 
 
 def without_reward(rows: SourceRows, positions: Sequence[int]) -> list[dict[str, Any]]:
-    """A warning where some results have a reward and others have none, or one that is no number."""
+    """A warning where some results have a reward and others have none, or one that nothing can be computed from."""
     rewarded = len(rows.numbers.values(REWARD, positions))
     lost = len(positions) - rewarded
     if not lost or not rewarded:
         return []
-    message = f"{lost} of {len(positions)} results have no reward that is a number; mean/reward is that of the others"
+    what = f"{lost} of {len(positions)} results have no reward that is a number (of at most {LARGEST:g})"
+    message = f"{what}; mean/reward is that of the others"
     return [{"kind": "without_reward", "rows": lost, "message": message}]
 
 

@@ -1,6 +1,7 @@
 """Descriptive statistics on plain lists of floats, and the quantiles of Student's t.
 
-Everything here takes finite numbers; `as_number` is the one gate through which a value from a row becomes one.
+Everything here takes numbers of at most `LARGEST`; `as_number` is the one gate through which a value from a row
+becomes one.
 Equal values give exactly that value as their mean and exactly zero as their deviation, whatever the rounding.
 """
 
@@ -15,21 +16,19 @@ from typing import Any
 import attrs
 
 CONFIDENCE = 0.95
+# The squares of larger numbers, or sums of these over a run, are beyond a float. Nothing is measured in such numbers.
+LARGEST = 1e140
 # From here on the expansion of the t quantile in powers of 1/df is more exact than the root finder needs to be.
 _LARGE_DF = 1000.0
 
 
 def as_number(value: Any) -> float | None:
-    """``value`` as a finite float, a bool as 0 or 1; None for everything that is not a finite number."""
+    """``value`` as a float, a bool as 0 or 1; None for everything that is not a number of at most `LARGEST`."""
     if type(value) is float:
-        return value if math.isfinite(value) else None
-    if not isinstance(value, int | float):
+        return value if -LARGEST <= value <= LARGEST else None
+    if not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    return float(value)
 
 
 @attrs.frozen
@@ -48,11 +47,7 @@ def mean(values: Sequence[float]) -> float:
     low, high = min(values), max(values)
     if low == high:
         return low
-    try:
-        center = math.fsum(values) / len(values)
-    except OverflowError:  # their sum is beyond a float, their mean is not
-        center = math.fsum(value / len(values) for value in values)
-    return min(max(center, low), high)
+    return min(max(math.fsum(values) / len(values), low), high)
 
 
 def sample_std(values: Sequence[float]) -> float:
@@ -68,12 +63,7 @@ def population_std(values: Sequence[float]) -> float:
 def _std(values: Sequence[float], center: float, lost: int) -> float:
     if len(values) <= 1 or min(values) == max(values):
         return 0.0
-    try:
-        return math.sqrt(math.fsum((value - center) ** 2 for value in values) / (len(values) - lost))
-    except OverflowError:  # their squares are beyond a float
-        scale = max(map(abs, values))
-        shares = [value / scale for value in values]
-        return scale * _std(shares, center / scale, lost)
+    return math.sqrt(math.fsum((value - center) ** 2 for value in values) / (len(values) - lost))
 
 
 def quantile(values: Sequence[float], share: float) -> float:

@@ -104,7 +104,7 @@ def columns_of(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, float]:
-    """The entries that are finite numbers; bools become ints and ints stay ints."""
+    """The entries that are numbers (`as_number`); bools become ints and ints stay ints."""
     return {
         name: int(value) if isinstance(value, bool) else value
         for name, value in values.items()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import math
 import random
 import sys
 from array import array
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from gym_trio import metrics
+from gym_trio.metrics._numbers import LARGEST
 from gym_trio.metrics._rollout_keys import RolloutKeys, TaskGroups
 from gym_trio.metrics._rows import task_order
 from gym_trio.metrics._table import NumberTable
@@ -94,12 +97,19 @@ def test_no_object_is_kept_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (aggregate.coverage.imputed, aggregate.coverage.counted_failures) == (rows // 10, rows // 20)
 
 
-def test_numbers_too_large_to_be_squared_or_summed_have_their_statistics() -> None:
-    """Finite numbers whose squares or sums are beyond a float still have a mean and a deviation, and end no run."""
-    rows = [{"_ng_task_index": 0, "_ng_rollout_index": at, "reward": 1, "x": x} for at, x in enumerate((1e300, -1e300))]
-    rows += [{"_ng_task_index": 1, "_ng_rollout_index": at, "reward": 1, "y": 1e308} for at in range(2)]
-    rows += [{"_ng_task_index": 2, "_ng_rollout_index": at, "reward": 1, "y": 1.5e308} for at in range(2)]
-    agent = metrics.aggregate(rows).sources[0].agent_metrics
-    assert agent["mean/x"] == 0
-    assert agent["std/x"] == pytest.approx(2**0.5 * 1e300)
-    assert agent["mean/y"] == pytest.approx(1.25e308)
+@pytest.mark.parametrize("values", list(itertools.product((LARGEST, -LARGEST, 1e308, -1.7e308, 5e-324, 1), repeat=3)))
+def test_numbers_too_large_to_be_summed_and_squared_are_none(values: tuple[float, ...]) -> None:
+    """The largest that are numbers have all of their statistics, comparisons included; larger ones end no run."""
+    rows = [
+        {"_ng_task_index": at // 2, "_ng_rollout_index": at % 2, "reward": values[at % 3], "ng_perf": {"x": values[0]}}
+        for at in range(6)
+    ]
+    made = metrics.aggregate(rows)
+    (source,) = made.sources
+    kept = [value for value in values if abs(value) <= LARGEST]
+    assert source.agent_metrics.get("mean/reward") == (pytest.approx(math.fsum(kept) / len(kept)) if kept else None)
+    assert all(math.isfinite(value) for value in source.agent_metrics.values())
+    warned = any(warning["kind"] == "without_reward" for warning in source.warnings)
+    assert warned == (0 < len(kept) < 3)
+    for other in (made, metrics.aggregate([{**row, "reward": 0.5} for row in rows])) if kept else ():
+        metrics.to_json(metrics.compare(made.to_json(), other.to_json()))
