@@ -37,7 +37,7 @@ def main(descriptor: int) -> None:
     link = socket.socket(fileno=descriptor)
     link.set_inheritable(False)
     made = pickle.loads(_receive(link))
-    confine(os.getppid(), made["memory_bytes"])
+    confine(link, os.getppid(), made["memory_bytes"])
     try:
         server = _find_class(made["module"], made["file"], made["class"])(name=made["name"], config=made["config"])
         answer: dict[str, Any] = {"ready": True}
@@ -69,8 +69,12 @@ def serve_one(link: socket.socket, server: Any, job: Job) -> None:
     _send(link, answer)
 
 
-def confine(parent: int, memory_bytes: int) -> None:
-    """Die with the process that started this one, take no more than ``memory_bytes``, and leave no core file."""
+def confine(link: socket.socket, parent: int, memory_bytes: int) -> None:
+    """Die with the process that started this one, take no more than ``memory_bytes``, and leave no core file.
+
+    The end of this process is the end of ``link``, whatever it has forked.
+    """
+    os.register_at_fork(after_in_child=link.close)
     if sys.platform == "linux":
         # It fires when the thread that forked ends; each of the parents forks in the one that lives as long as it does.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -165,7 +165,7 @@ def fork_worker(server: Any, job: Job, memory_bytes: int) -> WorkerProcess:
     ours, theirs = socket.socketpair()
 
     def work() -> None:
-        confine(os.getppid(), memory_bytes)
+        confine(theirs, os.getppid(), memory_bytes)
         serve_one(theirs, server, job)
 
     with theirs:

@@ -116,6 +116,12 @@ def fork(request: RequestBody) -> float:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def fork_and_die(request: RequestBody) -> None:
+    if not os.fork():
+        signal.pause()
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
 def recurse(request: RequestBody) -> None:
     recurse(request)
 
@@ -136,6 +142,7 @@ ACTS: dict[str, Any] = {
     "exit_hard": exit_hard,
     "eat": eat,
     "fork": fork,
+    "fork_and_die": fork_and_die,
     "recurse": recurse,
     "chatter": chatter,
     "nan": lambda request: float("nan"),

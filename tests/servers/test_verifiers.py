@@ -83,6 +83,7 @@ async def test_a_verifier_in_a_process_sees_its_session(open_servers: Any, verif
 BROKEN = {
     "raises": "ZeroDivisionError: bang",
     "kill_itself": "SIGKILL",
+    "fork_and_die": "SIGSEGV",
     "exit_softly": "SystemExit: 3",
     "exit_hard": "exit code 3",
     "eat": "MemoryError",
