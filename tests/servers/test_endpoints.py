@@ -128,6 +128,13 @@ def test_any_routes(seed: int) -> None:
     check(router, odd_paths(router, chance))
 
 
+def test_a_pattern_that_goes_on_behind_the_rollout() -> None:
+    """It stands before the one without, and takes what ends as it does."""
+    shapes = ("/ng-rollout/{rollout_id}.json", "/ng-rollout/{rollout_id}")
+    router = Router([Route(shape, nothing_at_all(), methods=["POST"]) for shape in shapes])
+    check(router, ["/ng-rollout/7-0.json", "/ng-rollout/7-0", "/ng-rollout/.json"])
+
+
 def nothing_at_all() -> Any:
     class Endpoint:
         __call__ = staticmethod(nothing)
