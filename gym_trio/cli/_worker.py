@@ -39,6 +39,7 @@ def main() -> None:
     name, listener, configuration = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     described = _read(configuration)
+    sys.path[:] = described["sys_path"]
     failures: list[BaseException] = []
     try:
         loaded = load_config(described["config"], env_yaml=False, env=os.environ)

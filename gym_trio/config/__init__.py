@@ -19,7 +19,7 @@ from ._blocks import DOMAINS
 from ._files import read_yaml
 from ._load import load_config
 from ._names import nearest, suggestion
-from ._records import BLOCK_KEYS, SERVER_TYPES, GymConfig, ServerBlock
+from ._records import BLOCK_KEYS, SERVER_TYPES, GymConfig, ServerBlock, beside
 from ._redact import is_secret_name, redact, redact_text, secrets_in
 from ._routes import route_problem
 from ._run import ACCEPTED_ELSEWHERE, HeadServer, RunSettings, Skills, TokenIdCapture
@@ -49,6 +49,7 @@ __all__ = [
     "ServerBlock",
     "Skills",
     "TokenIdCapture",
+    "beside",
     "finite_seconds",
     "fraction",
     "is_secret_name",

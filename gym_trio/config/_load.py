@@ -77,7 +77,7 @@ def _layers(
 ) -> list[Layer]:
     """Every source in the order of precedence, lowest first. Overrides come after; they change, not only lay over."""
     mappings = [
-        Layer(None, item.to_mapping() if isinstance(item, GymConfig) else item)
+        Layer(None, item.to_mapping(anywhere=True) if isinstance(item, GymConfig) else item)
         for item in items
         if isinstance(item, Mapping | GymConfig)
     ]

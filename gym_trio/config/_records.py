@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -59,6 +60,12 @@ def error_elsewhere(error: ConfigError, file: str | None) -> ConfigError:
     return ConfigError(str(error).removeprefix(f"{where}: "), file=file, key=error.key)
 
 
+def beside(file: str | None, name: str) -> pathlib.Path:
+    """The file ``name``: beside the configuration ``file`` that names it, else as it is written."""
+    near = pathlib.Path(file).parent / name if file else pathlib.Path(name)
+    return near if near.is_file() else pathlib.Path(name)
+
+
 @attrs.frozen(kw_only=True)
 class ServerBlock:
     """One server: the instance ``name`` that others refer to, what it is, and its settings."""
@@ -78,6 +85,13 @@ class ServerBlock:
     def key(self) -> str:
         """The dotted path of the settings in the configuration."""
         return f"{self.name}.{self.server_type}.{self.implementation}"
+
+    def settings_anywhere(self) -> dict[str, Any]:
+        """The settings for whoever does not know ``file``: an entrypoint that is a file beside it is absolute."""
+        module, _, class_name = (self.entrypoint or "").rpartition(":")
+        if not module.endswith(".py"):
+            return dict(self.settings)
+        return {**self.settings, "entrypoint": f"{beside(self.file, module).resolve()}:{class_name}"}
 
     def structure(self, cls: type[T]) -> T:
         """The settings as an instance of ``cls``, which need not declare the keys that every block may have.
@@ -121,10 +135,18 @@ class GymConfig:
         """The servers of one type, in the order of the configuration."""
         return tuple(block for block in self.servers if block.server_type == server_type)
 
-    def to_mapping(self) -> dict[str, Any]:
-        """The whole configuration in the form it is written in, secrets and all. `load_config` takes it back."""
+    def to_mapping(self, *, anywhere: bool = False) -> dict[str, Any]:
+        """The whole configuration in the form it is written in, secrets and all.
+
+        With ``anywhere``, `load_config` takes it back in any working directory, and without the files.
+        """
         blocks = {
-            block.name: {block.server_type: {block.implementation: dict(block.settings)}} for block in self.servers
+            block.name: {
+                block.server_type: {
+                    block.implementation: block.settings_anywhere() if anywhere else dict(block.settings)
+                }
+            }
+            for block in self.servers
         }
         return {**self.settings, **blocks}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import pathlib
 import sys
 from collections.abc import Mapping
 from typing import Any, cast
@@ -12,7 +11,7 @@ from typing import Any, cast
 import attrs
 
 from .. import agents, environments, models
-from ..config import ServerBlock, structure, suggestion
+from ..config import ServerBlock, beside, structure, suggestion
 from ..errors import ConfigError, MissingExtraError
 from ..http import ServerClient
 from ..servers import COMMON_KEYS, ENVIRONMENT_SERVERS, Server
@@ -74,12 +73,13 @@ def load_class(place: str, *, key: str | None = None, file: str | None = None) -
 
 
 def _import_file(name: str, config_file: str | None) -> Any:
-    beside = pathlib.Path(config_file).parent / name if config_file else pathlib.Path(name)
-    path = (beside if beside.is_file() else pathlib.Path(name)).resolve()
+    path = beside(config_file, name).resolve()
     spec = importlib.util.spec_from_file_location(f"gym_trio_user_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # for what it imports from beside it; last, so that it hides no module
     sys.modules[spec.name] = module  # attrs and msgspec look a class's module up by name
     spec.loader.exec_module(module)
     return module

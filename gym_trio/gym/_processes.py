@@ -219,7 +219,12 @@ def _place_of(block: ServerBlock, config: GymConfig) -> Iterator[_Place]:
 def _description(config: GymConfig, urls: Mapping[str, str], folder: pathlib.Path | None) -> Iterator[int]:
     """A descriptor that holds the configuration for the workers: it may hold keys, so no file and no argument does."""
     content = orjson.dumps(
-        {"config": config.to_mapping(), "urls": urls, "capture_folder": str(folder) if folder else None},
+        {
+            "config": config.to_mapping(anywhere=True),
+            "urls": urls,
+            "sys_path": sys.path,  # a script's own folder is on it, and not on a worker's
+            "capture_folder": str(folder) if folder else None,
+        },
         option=orjson.OPT_NON_STR_KEYS,
     )
     if hasattr(os, "memfd_create"):
