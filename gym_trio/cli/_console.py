@@ -15,6 +15,8 @@ from ..errors import RunError
 
 __all__ = ["complain", "prepare_streams", "print_json", "print_line", "print_table", "tell"]
 
+UNBOUNDED = 100_000
+
 
 def prepare_streams() -> None:
     """Standard output and error as the commands need them: there, even if the process was given none; for every
@@ -87,5 +89,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
         table.add_column(column, justify="right" if position else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
+    # A file or a pipe has no width: nothing is folded there, so that every name and URL can be found in it.
+    width = None if sys.stdout.isatty() else UNBOUNDED
     # Brackets and colons in the names of metrics and agents are no markup.
-    Console(file=sys.stdout, soft_wrap=not sys.stdout.isatty(), markup=False, emoji=False).print(table)
+    Console(file=sys.stdout, width=width, markup=False, emoji=False).print(table)

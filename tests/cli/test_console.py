@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
+from gym_trio.cli._console import print_table
 from gym_trio.gym._processes import SERVE_MANAGED
 
 MAIN = "from gym_trio.cli import main; main()"
@@ -102,6 +103,14 @@ def test_every_character_can_be_printed(start: Any, tmp_path: Any) -> None:
         ran = start(*words, stdout=subprocess.PIPE)
         assert ran.returncode == 0
         assert b"_aggregate_metrics.json" in ran.stdout
+
+
+def test_what_stands_in_a_table_is_whole_in_a_pipe(capsys: Any) -> None:
+    """However long: no terminal's width folds it."""
+    url, name = "http://127.0.0.1:40439/" + "x" * 200, "a_server_of_a_long_name" * 5
+    print_table("t", ("server", "url", "pid"), [(name, url, "1")])
+    [line] = [line for line in capsys.readouterr().out.splitlines() if url in line]
+    assert name in line
 
 
 def test_the_name_of_a_metric_is_no_markup(run: Any, tmp_path: pathlib.Path) -> None:
