@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
@@ -92,6 +93,9 @@ class Connection(Inlet):
                 self.stop_waiting()
                 trio.lowlevel.notify_closing(self.fd)
             self.fd = -1
+            # To close is not enough for the server to learn of it where something that was forked here holds it too.
+            with contextlib.suppress(OSError):
+                self.sock.shutdown(socket.SHUT_RDWR)
             self.sock.close()
 
 

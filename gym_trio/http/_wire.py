@@ -41,6 +41,7 @@ class Wire(Inlet):
         "_broken",
         "_limits",
         "_receiving",
+        "_resets",
         "_rest",
         "_sending",
         "_socket",
@@ -55,6 +56,7 @@ class Wire(Inlet):
         self._limits = limits
         self._writing = False  # a task is in `send_rest`; an app may have left it there
         self._broken = False  # something was not sent whole, so that nothing can follow it
+        self._resets = False  # the client is to see an error
         self._rest = _NOTHING  # of what was not sent whole
         self._receiving: Allowance | None = None
         self._sending: Allowance | None = None
@@ -158,6 +160,7 @@ class Wire(Inlet):
 
     def reset_on_close(self) -> None:
         """Let the client see an error, not an end."""
+        self._resets = True
         with contextlib.suppress(OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
@@ -167,4 +170,6 @@ class Wire(Inlet):
             self.stop_waiting()
             if self._writing:
                 trio.lowlevel.notify_closing(self._socket)
+            if not self._resets:
+                self.end_output()  # which reaches the client also where something that was forked here holds the socket
             self._socket.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import ssl
 from collections.abc import AsyncIterator
@@ -331,3 +332,27 @@ async def test_a_seeded_storm_never_gives_a_request_anothers_answer(
         assert statistics.open == statistics.idle <= (limit or 600)
         assert (statistics.connecting, statistics.waiting) == (0, 0)
     assert min(counts.values()) > 10, counts
+
+
+@pytest.mark.parametrize("ask", [whole, streamed])
+async def test_the_server_is_told_although_a_fork_holds_the_connection(open_peer, ask) -> None:
+    """A process that was forked meanwhile has a copy of each of the client's descriptors for as long as it lives."""
+    arrived, left = trio.Event(), trio.Event()
+
+    async def handler(incoming) -> None:
+        await incoming.request()
+        arrived.set()
+        assert await incoming.head() == b""
+        left.set()
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, transport, peer.request())
+            await arrived.wait()
+            (pool,) = transport._pools.values()
+            (connection,) = pool.connections
+            copy = os.dup(connection.fd)
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(5):
+            await left.wait()
+    os.close(copy)

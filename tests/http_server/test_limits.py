@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import resource
 from urllib.parse import urlsplit
 
@@ -31,6 +32,25 @@ async def test_an_idle_connection_is_closed(connect, recorder) -> None:
             await used.get()
             with trio.fail_after(5):
                 assert await silent.rest() == await used.rest() == b""
+
+
+async def test_its_end_is_seen_although_a_fork_holds_it(connect, recorder, monkeypatch) -> None:
+    """Where the app has forked, the child has a copy of each of the server's descriptors for as long as it lives."""
+    copies = []
+    watch = Arrivals.watch
+
+    def copy_and_watch(arrivals, descriptor, inlet) -> None:
+        copies.append(os.dup(descriptor))
+        watch(arrivals, descriptor, inlet)
+
+    monkeypatch.setattr(Arrivals, "watch", copy_and_watch)
+    async with open_server(recorder, config=config(keep_alive_timeout=0.1)) as server:
+        async with connect(server.url) as client:
+            await client.get()
+            with trio.fail_after(5):
+                assert await client.rest() == b""
+    for copy in copies:
+        os.close(copy)
 
 
 async def test_a_used_connection_is_kept(connect, recorder) -> None:
