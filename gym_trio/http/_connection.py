@@ -11,9 +11,9 @@ from hypercorn.utils import parse_socket_addr
 
 from ._arrivals import Arrivals
 from ._disconnect import DISCONNECT_EXTENSION, Scope
-from ._exchange import Exchange, Phase, run_to_tail
+from ._exchange import COMPLETE, LOST, Exchange, run_to_tail
 from ._http1_grammar import BadRequest
-from ._http1_head import Protocol, RequestHead
+from ._http1_head import HTTP1, RequestHead
 from ._http1_response import plain_response
 from ._inbound import Inbound
 from ._service import Service
@@ -31,12 +31,8 @@ class ConnectionState(enum.IntEnum):
     HANDED_OVER = 3  # hypercorn has the socket
 
 
-_STEPS = (
-    (ConnectionState.HANDLING, ConnectionState.CLOSING, ConnectionState.HANDED_OVER),
-    (ConnectionState.READING, ConnectionState.CLOSING),
-    (ConnectionState.CLOSING,),
-    (),
-)
+_READING, _HANDLING, _CLOSING, _HANDED_OVER = ConnectionState
+_STEPS = ((_HANDLING, _CLOSING, _HANDED_OVER), (_READING, _CLOSING), (_CLOSING,), ())
 
 
 class Connection:
@@ -54,7 +50,7 @@ class Connection:
         self.service = service
         self.wire = Wire(sock, service.limits, self._depart)
         self.inbound = Inbound(service, self.wire)
-        self.state = ConnectionState.READING
+        self.state = _READING
         self._arrivals = arrivals
         self._client, self._server = _addresses(sock)
         self._exchange: Exchange | None = None
@@ -98,7 +94,7 @@ class Connection:
         except ClientGone:
             pass
         finally:
-            if life is self._life and self.state is not ConnectionState.HANDED_OVER:
+            if life is self._life and self.state is not _HANDED_OVER:
                 self._close()
         return None
 
@@ -107,7 +103,7 @@ class Connection:
             head = await self.inbound.next_head()
             if head is None:
                 return None
-            if head.protocol is not Protocol.HTTP1:
+            if head.protocol is not HTTP1:
                 return self._hand_over(head)
             exchange = Exchange(self, head, await self.inbound.buffered_body(head))
             await self._handle(exchange)
@@ -115,13 +111,13 @@ class Connection:
                 return None
 
     def _close(self) -> None:
-        self._enter(ConnectionState.CLOSING)
+        self._enter(_CLOSING)
         self.service.connections.discard(self)
         self._arrivals.forget(self.wire.descriptor)
         self.wire.close()
 
     def _hand_over(self, head: RequestHead) -> bytes:
-        self._enter(ConnectionState.HANDED_OVER)
+        self._enter(_HANDED_OVER)
         self.service.connections.discard(self)
         self._arrivals.forget(self.wire.descriptor)
         return head.raw + self.inbound.reader.take_all()
@@ -150,7 +146,7 @@ class Connection:
 
     async def _handle(self, exchange: Exchange) -> None:
         """Run the app. Its errors end here, in the log."""
-        self._enter(ConnectionState.HANDLING)
+        self._enter(_HANDLING)
         self._requests += 1
         if self.service.on_request is not None:
             self.service.on_request()
@@ -163,7 +159,7 @@ class Connection:
         try:
             call = self.service.app(scope, exchange.receive, exchange.send)
             await run_to_tail(call, exchange, self._move_on)
-            if exchange.phase < Phase.COMPLETE and not exchange.has_left:
+            if exchange.phase < COMPLETE and not exchange.has_left:
                 await self.service.config.log.error("%s ended without a complete response", exchange)
         except Exception as error:  # noqa: BLE001  an app's error is the app's, not the server's
             await self._report(error, exchange)
@@ -179,7 +175,7 @@ class Connection:
             trio.lowlevel.current_task().context = self._context.copy()
 
     async def _report(self, error: Exception, exchange: Exchange) -> None:
-        if exchange.phase is Phase.LOST and (exchange.refusal is not None or _comes_from_departure(error)):
+        if exchange.phase is LOST and (exchange.refusal is not None or _comes_from_departure(error)):
             return  # the connection's fault, and what the app made of it
         await self.service.config.log.error("%s failed", exchange, exc_info=error)
 
@@ -197,19 +193,19 @@ class Connection:
         if exchange is not None and exchange.keep_alive:
             self._exchange = None
             self._life = trio.CancelScope()  # the other task's; it takes its own
-            self._enter(ConnectionState.READING)
+            self._enter(_READING)
             self._context.copy().run(self.service.spawn, self)
 
     async def _go_on_after(self, exchange: Exchange) -> bool:
         """The app has ended: whether another request may follow."""
-        if exchange.phase is not Phase.COMPLETE:
+        if exchange.phase is not COMPLETE:
             await self._end_unfinished(exchange)
             return False
         self._exchange = None
         if exchange.keep_alive:
-            self._enter(ConnectionState.READING)
+            self._enter(_READING)
             return True
-        self._enter(ConnectionState.CLOSING)
+        self._enter(_CLOSING)
         if self.inbound.reader.holds_bytes or not self.inbound.reader.body_complete:
             await self.wire.linger()
         return False
@@ -217,7 +213,7 @@ class Connection:
     async def _end_unfinished(self, exchange: Exchange) -> None:
         """The app has ended, or was cancelled because its client went, without a complete response."""
         self._exchange = None
-        self._enter(ConnectionState.CLOSING)
+        self._enter(_CLOSING)
         if self.service.logs_access:
             await self.service.log_access(exchange.scope, None, exchange.started)
         if exchange.ends_with_connection:
@@ -229,7 +225,7 @@ class Connection:
 
     async def _refuse(self, status: int, reason: str) -> None:
         """Answer without the app, and close."""
-        self._enter(ConnectionState.CLOSING)
+        self._enter(_CLOSING)
         response = plain_response(status, reason, self.service.default_lines())
         try:
             if self.wire.send(response) == len(response):

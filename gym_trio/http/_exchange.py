@@ -11,14 +11,14 @@ import trio
 
 from ._http1_grammar import BadRequest
 from ._http1_head import RequestHead
-from ._http1_response import ResponseFraming, ResponseHead
+from ._http1_response import CHUNKED, LENGTH, NO_BODY, UNTIL_CLOSE, ResponseHead
 from ._wire import ClientGone
 
 if TYPE_CHECKING:
     from ._connection import Connection
     from ._disconnect import Message, Scope
 
-__all__ = ["Exchange", "Phase", "run_to_tail"]
+__all__ = ["COMPLETE", "LOST", "Exchange", "run_to_tail"]
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SMALL_BODY = 64 * 1024  # up to here a copy is cheaper than a second system call
@@ -34,11 +34,15 @@ class Phase(enum.IntEnum):
     LOST = 4  # the connection failed, or a limit was passed: nothing more is sent by the app
 
 
+# Up to Python 3.11 looking a member up costs as much as a call, and a request has dozens of looks.
+AWAITED, HELD, STREAMING, COMPLETE, LOST = Phase
+
+
 class Exchange:
     """The connection's half of one ASGI call."""
 
     # Most requests leave most of these as they are.
-    phase = Phase.AWAITED
+    phase = AWAITED
     response: ResponseHead | None = None
     refusal: BadRequest | None = None  # why the rest of the body cannot be read
     begun = False  # the head of the response has gone to the socket
@@ -46,7 +50,7 @@ class Exchange:
     has_left = False  # the client, before the response was complete
     started = 0.0  # only measured for the access log
     _is_to_cancel = False  # the app asked to be cancelled when its client goes
-    _framing = ResponseFraming.NO_BODY
+    _framing = NO_BODY
     _left = 0  # of a response with a length
     _over: trio.Event | None = None  # made when someone waits for the end
 
@@ -65,7 +69,7 @@ class Exchange:
         if phase <= self.phase:
             raise RuntimeError(f"a response that is {self.phase.name} cannot become {phase.name}")
         self.phase = phase
-        if phase >= Phase.COMPLETE and self._over is not None:
+        if phase >= COMPLETE and self._over is not None:
             self._over.set()
 
     # ---- the client goes ----
@@ -83,7 +87,7 @@ class Exchange:
             await trio.lowlevel.checkpoint_if_cancelled()
 
     def client_left(self) -> None:
-        if self.phase >= Phase.COMPLETE or self.has_left:
+        if self.phase >= COMPLETE or self.has_left:
             return
         self.has_left = True
         if self._is_to_cancel:
@@ -93,10 +97,10 @@ class Exchange:
 
     def lose(self, refusal: BadRequest | None = None) -> None:
         """The response cannot be completed by the app. Called for a failed socket and for a body past a limit."""
-        if self.phase < Phase.COMPLETE:
+        if self.phase < COMPLETE:
             self.refusal = refusal
             self.client_left()
-            self._enter(Phase.LOST)
+            self._enter(LOST)
 
     # ---- what the app calls ----
 
@@ -105,11 +109,11 @@ class Exchange:
         body, self._body = self._body, None
         if body or (body is not None and self._body_complete):
             return {"type": "http.request", "body": body, "more_body": not self._body_complete}
-        if not self._body_complete and self.phase < Phase.COMPLETE:
+        if not self._body_complete and self.phase < COMPLETE:
             piece = await (self._rest_of_body() if self._is_to_cancel else self._body_piece())
             if piece is not None:
                 return {"type": "http.request", "body": piece, "more_body": not self._body_complete}
-        while not self.has_left and self.phase < Phase.COMPLETE:
+        while not self.has_left and self.phase < COMPLETE:
             if self._over is None:
                 self._over = trio.Event()
             await self._over.wait()
@@ -131,7 +135,7 @@ class Exchange:
         try:
             if self._expects_continue:
                 self._expects_continue = False
-                if self.phase < Phase.STREAMING:
+                if self.phase < STREAMING:
                     await self._connection.wire.send_all(_CONTINUE)
             piece = await self._connection.inbound.body_piece()
         except BadRequest as refusal:
@@ -150,7 +154,7 @@ class Exchange:
         """
         kind = message["type"]
         phase = self.phase
-        if kind == "http.response.body" and (phase is Phase.HELD or phase is Phase.STREAMING):
+        if kind == "http.response.body" and (phase is HELD or phase is STREAMING):
             more = message.get("more_body", False)
             wire = self._connection.wire
             try:
@@ -164,19 +168,19 @@ class Exchange:
                 await trio.lowlevel.checkpoint()
             else:
                 await self._complete()
-        elif kind == "http.response.start" and phase is Phase.AWAITED:
+        elif kind == "http.response.start" and phase is AWAITED:
             heads = self._connection.service.response_heads
             self.response = heads.read(message["status"], message.get("headers", ()))
-            self._enter(Phase.HELD)
-        elif phase is Phase.LOST:
+            self._enter(HELD)
+        elif phase is LOST:
             raise ClientGone("the client is gone")
         else:
             raise RuntimeError(f"{kind} is out of order in a response that is {phase.name}")
 
     async def _complete(self) -> None:
-        if self.phase is not Phase.STREAMING:
+        if self.phase is not STREAMING:
             return  # it has become LOST while the socket was full
-        self._enter(Phase.COMPLETE)
+        self._enter(COMPLETE)
         if not self.keep_alive:
             self._connection.wire.end_output()
         if self.started:
@@ -193,11 +197,11 @@ class Exchange:
         """The next part of the response, as what to hand to the socket at once."""
         if not isinstance(body, bytes):
             body = _as_bytes(body)
-        if self.phase is not Phase.HELD:
+        if self.phase is not HELD:
             return (self._frame(body, more),)
         head = self._begin(None if more else len(body))
         data = self._frame(body, more)
-        self._enter(Phase.STREAMING)
+        self._enter(STREAMING)
         self.begun = True
         return (head + data,) if len(data) <= _SMALL_BODY else (head, data)
 
@@ -208,12 +212,7 @@ class Exchange:
         minor_version = request.line.minor_version
         framing = self._framing = response.framing(request.line.method, minor_version, body_length)
         self._left = response.content_length or 0
-        if (
-            request.keep_alive
-            and not response.close
-            and framing is not ResponseFraming.UNTIL_CLOSE
-            and connection.may_go_on()
-        ):
+        if request.keep_alive and not response.close and framing is not UNTIL_CLOSE and connection.may_go_on():
             self.keep_alive = True
             line = b"" if minor_version else b"connection: keep-alive\r\n"
         else:
@@ -222,20 +221,20 @@ class Exchange:
 
     def _frame(self, body: bytes, more: bool) -> bytes:
         framing = self._framing
-        if framing is ResponseFraming.LENGTH:
+        if framing is LENGTH:
             self._left -= len(body)
             if self._left < 0 or (self._left and not more):
                 raise RuntimeError("the response body is not as long as its content-length says")
             return body
-        if framing is ResponseFraming.CHUNKED:
+        if framing is CHUNKED:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             return chunk if more else chunk + b"0\r\n\r\n"
-        return body if framing is ResponseFraming.UNTIL_CLOSE else b""
+        return body if framing is UNTIL_CLOSE else b""
 
     @property
     def ends_with_connection(self) -> bool:
         """Whether closing the connection would look to the client like the end of a complete response."""
-        return self.phase is not Phase.COMPLETE and self._framing is ResponseFraming.UNTIL_CLOSE
+        return self.phase is not COMPLETE and self._framing is UNTIL_CLOSE
 
 
 def _as_bytes(body: Any) -> bytes:
@@ -258,7 +257,7 @@ def run_to_tail(call: Awaitable[None], exchange: Exchange, on_tail: Callable[[],
     try:
         request = next(steps)
         while True:
-            if exchange.phase is Phase.COMPLETE and not noticed:
+            if exchange.phase is COMPLETE and not noticed:
                 noticed = True
                 on_tail()
             try:

@@ -11,7 +11,7 @@ from ._http1_grammar import TARGET_BYTES, TOKEN_BYTES, BadRequest, read_field
 from ._limits import ServeLimits
 from ._remember import remember
 
-__all__ = ["HeadParser", "Protocol", "RequestHead", "RequestLine"]
+__all__ = ["HTTP1", "HeadParser", "Protocol", "RequestHead", "RequestLine"]
 
 Read = TypeVar("Read")
 
@@ -22,6 +22,9 @@ class Protocol(enum.Enum):
     HTTP1 = "http/1.1"  # the connection that read it
     WEBSOCKET = "websocket"  # an upgrade; hypercorn reads the same bytes again
     H2C = "h2c"  # an upgrade, or HTTP/2 with prior knowledge; hypercorn reads the same bytes again
+
+
+HTTP1 = Protocol.HTTP1
 
 
 class RequestLine(NamedTuple):
@@ -43,7 +46,7 @@ class RequestHead:
     expects_continue = False
     content_length = 0
     chunked = False
-    protocol = Protocol.HTTP1
+    protocol = HTTP1
     raw = b""  # kept for what hypercorn reads again
 
     def __init__(self, line: RequestLine, headers: list[tuple[bytes, bytes]]) -> None:

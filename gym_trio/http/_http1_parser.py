@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ._chunks import ChunkedDecoder
 from ._http1_grammar import PREFACE, SUSPECT, BadRequest
-from ._http1_head import HeadParser, Protocol, RequestHead, RequestLine
+from ._http1_head import HTTP1, HeadParser, Protocol, RequestHead, RequestLine
 from ._limits import ServeLimits
 
 __all__ = ["RequestReader"]
@@ -66,7 +66,7 @@ class RequestReader:
         if head.content_length > self._limits.body_bytes:
             raise BadRequest(413, "the body is too large")
         self._buffer = buffer[end + 4 :]
-        if head.protocol is not Protocol.HTTP1:
+        if head.protocol is not HTTP1:
             head.raw = buffer[: end + 4]
         self._body_left = head.content_length
         self._chunks = ChunkedDecoder(self._limits) if head.chunked else None

@@ -10,7 +10,16 @@ from http import HTTPStatus
 from ._http1_grammar import TOKEN_BYTES
 from ._remember import remember
 
-__all__ = ["ResponseFraming", "ResponseHead", "ResponseHeads", "plain_response"]
+__all__ = [
+    "CHUNKED",
+    "LENGTH",
+    "NO_BODY",
+    "UNTIL_CLOSE",
+    "ResponseFraming",
+    "ResponseHead",
+    "ResponseHeads",
+    "plain_response",
+]
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _UNSENDABLE = re.compile(rb"[\0\r\n]")
@@ -26,6 +35,9 @@ class ResponseFraming(enum.Enum):
     LENGTH = enum.auto()  # content-length
     CHUNKED = enum.auto()  # transfer-encoding: chunked
     UNTIL_CLOSE = enum.auto()  # HTTP/1.0 and no length: the connection ends with it
+
+
+NO_BODY, LENGTH, CHUNKED, UNTIL_CLOSE = ResponseFraming
 
 
 class ResponseHead:
@@ -70,12 +82,12 @@ class ResponseHead:
         if self.status in (204, 304):
             if self.status == 204 or not self.content_length:
                 self.content_length = None
-            return ResponseFraming.NO_BODY
+            return NO_BODY
         if method == "HEAD":
-            return ResponseFraming.NO_BODY
+            return NO_BODY
         if self.content_length is not None:
-            return ResponseFraming.LENGTH
-        return ResponseFraming.CHUNKED if minor_version else ResponseFraming.UNTIL_CLOSE
+            return LENGTH
+        return CHUNKED if minor_version else UNTIL_CLOSE
 
     def encode(self, framing: ResponseFraming, connection_line: bytes, defaults: bytes) -> bytes:
         """The bytes up to the body. ``defaults``: the date and server lines, whole."""
@@ -84,7 +96,7 @@ class ResponseHead:
         if self.content_length is not None:
             length = b"content-length: %d\r\n" % self.content_length
         else:
-            length = b"transfer-encoding: chunked\r\n" if framing is ResponseFraming.CHUNKED else b""
+            length = b"transfer-encoding: chunked\r\n" if framing is CHUNKED else b""
         return b"".join((_status_line(self.status), self.block, length, connection_line, defaults, b"\r\n"))
 
     def _missing(self, defaults: bytes) -> bytes:

@@ -28,17 +28,18 @@ class Phase(enum.Enum):
     CLOSED = "closed"  # iteration was ended, and no task of the stream is left
 
 
+# Up to Python 3.11 looking a member up costs as much as a call.
+ADMITTING, SPENT, FINISHING, ENDED, GRACE, CUT, CLOSED = Phase
+
 _MOVES: Final[dict[Phase, frozenset[Phase]]] = {
-    Phase.ADMITTING: frozenset({Phase.SPENT, Phase.FINISHING, Phase.GRACE, Phase.CUT}),
-    Phase.SPENT: frozenset({Phase.FINISHING, Phase.GRACE, Phase.CUT}),
-    Phase.FINISHING: frozenset({Phase.ENDED, Phase.GRACE, Phase.CUT}),
-    Phase.ENDED: frozenset({Phase.CLOSED}),
-    Phase.GRACE: frozenset({Phase.CUT, Phase.CLOSED}),
-    Phase.CUT: frozenset({Phase.CLOSED}),
-    Phase.CLOSED: frozenset(),
+    ADMITTING: frozenset({SPENT, FINISHING, GRACE, CUT}),
+    SPENT: frozenset({FINISHING, GRACE, CUT}),
+    FINISHING: frozenset({ENDED, GRACE, CUT}),
+    ENDED: frozenset({CLOSED}),
+    GRACE: frozenset({CUT, CLOSED}),
+    CUT: frozenset({CLOSED}),
+    CLOSED: frozenset(),
 }
-_ADMITS: Final = frozenset({Phase.ADMITTING, Phase.SPENT})
-_ITERATES: Final = frozenset({Phase.ADMITTING, Phase.SPENT, Phase.FINISHING})
 
 
 class Ledger:
@@ -47,7 +48,7 @@ class Ledger:
     def __init__(
         self, limits: Limits, opened_at: float, *, finite: bool, check_row: CheckRow | None, id_prefix: str
     ) -> None:
-        self.phase = Phase.ADMITTING
+        self.phase = ADMITTING
         self.ready: deque[RolloutOutcome] = deque()  # has an outcome that nobody has received, in completion order
         self.feeding = True  # the task that pulls rows has not ended
         self._limits = limits
@@ -69,22 +70,23 @@ class Ledger:
     @property
     def admits(self) -> bool:
         """Rows are pulled."""
-        return self.phase in _ADMITS
+        return self.phase is ADMITTING or self.phase is SPENT
 
     @property
     def iterates(self) -> bool:
         """Outcomes go to those who receive."""
-        return self.phase in _ITERATES
+        phase = self.phase
+        return phase is ADMITTING or phase is SPENT or phase is FINISHING
 
     @property
     def is_stopping(self) -> bool:
         """Iteration was ended from outside, and its end waits for tasks."""
-        return self.phase is Phase.GRACE or self.phase is Phase.CUT
+        return self.phase is GRACE or self.phase is CUT
 
     @property
     def is_closed(self) -> bool:
         """Iteration was ended from outside, and no task is left."""
-        return self.phase is Phase.CLOSED
+        return self.phase is CLOSED
 
     @property
     def is_idle(self) -> bool:
@@ -118,12 +120,12 @@ class Ledger:
             self._withdrawn[position] = Unfinished(attempt.kept_row, Delivery.NOT_STARTED)
             return None
         reason = self._budget.objection(now - self._opened_at)
-        if reason is None and self.phase is Phase.ADMITTING:
+        if reason is None and self.phase is ADMITTING:
             self._in_flight[attempt] = None
             return attempt
         self.ready.append(Drained(attempt.kept_row, reason or "dispatch budget: spent"))
-        if self.phase is Phase.ADMITTING:
-            self.move(Phase.SPENT if self._finite else Phase.FINISHING)
+        if self.phase is ADMITTING:
+            self.move(SPENT if self._finite else FINISHING)
         return None
 
     def _attempt(self, row: Any, position: int, now: float) -> RolloutAttempt:

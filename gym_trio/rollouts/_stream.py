@@ -11,7 +11,7 @@ from trio.lowlevel import enable_ki_protection
 
 from ._attempt import RolloutAttempt, RunRollout, ends_the_program, run_rollout
 from ._keep import Keep
-from ._ledger import CheckRow, Ledger, Phase
+from ._ledger import CLOSED, CUT, ENDED, FINISHING, GRACE, CheckRow, Ledger, Phase
 from ._limits import Limits, checked_seconds
 from ._line import Line
 from ._outcomes import RolloutOutcome, Statistics, Unfinished
@@ -92,7 +92,7 @@ class RolloutStream:
             given = await self._consumers.wait()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
-            if ledger.phase is Phase.ENDED:
+            if ledger.phase is ENDED:
                 given = self._source_error.take()
         if given is None:
             raise trio.EndOfChannel
@@ -110,7 +110,7 @@ class RolloutStream:
 
         **Cancellation**: ends the waiting; the stream is stopped nevertheless, and a later call waits for it again.
         """
-        self._stop(Phase.CUT)
+        self._stop(CUT)
         self._released = True
         self._settle()
         if self._ledger.is_closed:
@@ -130,18 +130,18 @@ class RolloutStream:
         its grace, what is in flight goes on until the next close.
         """
         checked_seconds("grace_seconds", grace_seconds)
-        self._stop(Phase.CUT if grace_seconds == 0 else Phase.GRACE)
+        self._stop(CUT if grace_seconds == 0 else GRACE)
         if self._ledger.is_closed:
             await trio.lowlevel.checkpoint()
             return self._ledger.take_all()
         given: list[RolloutOutcome] | None = None
         self._draining += 1
         try:
-            if self._ledger.phase is Phase.GRACE:
+            if self._ledger.phase is GRACE:
                 with trio.move_on_after(grace_seconds):
                     given = await self._drains.wait()
                 if given is None:
-                    self._stop(Phase.CUT)
+                    self._stop(CUT)
             if given is None and not self._ledger.is_closed:
                 given = await self._drains.wait()
             # Closed between the end of the grace and now: what has finished was left for this call.
@@ -153,14 +153,14 @@ class RolloutStream:
     def _stop(self, to: Phase) -> None:
         """End the iteration, and everything else that ends at once with ``to``: ``GRACE`` or ``CUT``."""
         ledger = self._ledger
-        if ledger.phase is Phase.ENDED:
-            ledger.move(Phase.CLOSED)
-        if ledger.phase in (to, Phase.CUT, Phase.CLOSED):
+        if ledger.phase is ENDED:
+            ledger.move(CLOSED)
+        if ledger.phase in (to, CUT, CLOSED):
             return
         ledger.move(to)
         self._pulling.cancel()
         self._consumers.give_all(None)
-        if to is Phase.CUT:
+        if to is CUT:
             self._running.cancel()
         self._settle()
 
@@ -172,14 +172,14 @@ class RolloutStream:
                 self._consumers.give(ledger.take())
             if self._feeders and ledger.has_room():
                 self._feeders.give(None)
-            if ledger.phase is Phase.FINISHING and ledger.is_idle and not ledger.ready:
-                ledger.move(Phase.ENDED)
+            if ledger.phase is FINISHING and ledger.is_idle and not ledger.ready:
+                ledger.move(ENDED)
                 if self._consumers:
                     self._consumers.give(self._source_error.take())
                 self._consumers.give_all(None)
             return
         if ledger.is_idle and ledger.is_stopping:
-            ledger.move(Phase.CLOSED)
+            ledger.move(CLOSED)
             if self._drains:
                 self._drains.give(ledger.take_all())
                 self._drains.give_all([])
@@ -190,7 +190,7 @@ class RolloutStream:
 
     def _leave(self) -> None:
         """The block is being left: as a close that nobody waits for but the block itself."""
-        self._stop(Phase.CUT)
+        self._stop(CUT)
         self._released = True
         self._settle()
 
@@ -244,14 +244,14 @@ class RolloutStream:
         ledger = self._ledger
         ledger.feeding = False
         if ledger.admits:
-            ledger.move(Phase.FINISHING)
+            ledger.move(FINISHING)
         self._settle()
 
     @enable_ki_protection
     async def _carry_out(self, attempt: RolloutAttempt, block: trio.CancelScope) -> None:
         outcome: RolloutOutcome | None = None
         try:
-            if self._ledger.phase is not Phase.CUT:
+            if self._ledger.phase is not CUT:
                 outcome = await run_rollout(attempt, self._run, self._timeout)
         except BaseException:
             block.cancel()  # before anyone can take the end of this rollout for an end of the stream

@@ -12,7 +12,7 @@ import trio
 
 from gym_trio.errors import SessionCloseFailed
 
-from ._phases import Happening
+from ._phases import CLOSE_ASKED, CLOSE_CONFIRMED, CLOSE_FAILED
 from ._records import NOTHING, CloseAttempt, Receipt, Session, State
 
 logger = logging.getLogger("gym_trio.sessions")
@@ -49,7 +49,7 @@ class Closer(Generic[State]):
         attempt = session.running_close
         if attempt is not None:
             return attempt
-        session.happened(Happening.CLOSE_ASKED)
+        session.happened(CLOSE_ASKED)
         now = trio.current_time()
         scope = trio.CancelScope(deadline=min(now + self.timeout_seconds, self.drain_deadline), shield=True)
         attempt = session.attempt = CloseAttempt(scope, now)
@@ -94,7 +94,7 @@ class Closer(Generic[State]):
         attempt.ended = True
         self.confirmed += 1
         receipt = Receipt(session.session_id, value, had_state=session.state is not NOTHING)
-        session.happened(Happening.CLOSE_CONFIRMED)
+        session.happened(CLOSE_CONFIRMED)
         session.receipt, session.state, session.close = receipt, NOTHING, None
         attempt.settle(receipt=receipt)
         self.on_confirmed(session)
@@ -103,7 +103,7 @@ class Closer(Generic[State]):
         del self.running[attempt]
         attempt.ended = True
         self.failed += 1
-        session.happened(Happening.CLOSE_FAILED)
+        session.happened(CLOSE_FAILED)
         if session.opening is not None:
             session.opening.scope.cancel()  # it has kept this close waiting for all of its time
         attempt.settle(failure=why, cause=cause)

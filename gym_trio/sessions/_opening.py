@@ -6,7 +6,7 @@ import logging
 
 from gym_trio.errors import SessionSetupError
 
-from ._phases import Happening, SessionPhase
+from ._phases import OPEN_FAILED, OPENED, SEEDING
 from ._records import NOTHING, Open, Opening, Session, State
 
 logger = logging.getLogger("gym_trio.sessions")
@@ -31,7 +31,7 @@ async def carry_out(session: Session[State], opening: Opening, open: Open[State]
     """
     try:
         with opening.scope:
-            if session.phase is SessionPhase.SEEDING:  # else it was told to stop before its first step
+            if session.phase is SEEDING:  # else it was told to stop before its first step
                 session.state = await open()
     except Exception as error:
         setup_error = find_setup_error(error)
@@ -45,5 +45,5 @@ async def carry_out(session: Session[State], opening: Opening, open: Open[State]
         logger.log(level, "opening session %s failed", session.session_id, exc_info=error)
     finally:
         good = opening.error is None and session.state is not NOTHING
-        session.happened(Happening.OPENED if good else Happening.OPEN_FAILED)
+        session.happened(OPENED if good else OPEN_FAILED)
         opening.done.set()

@@ -15,6 +15,8 @@ class SessionPhase(enum.Enum):
     CLOSING = "closing"  # it will never be used again; its close runs, or was tried and is not confirmed
     CLOSED = "closed"  # its close is confirmed; only the receipt is left
 
+    __hash__ = object.__hash__  # a member is one object, and `Enum` hashes its name in a Python function
+
 
 class Happening(enum.Enum):
     """What can happen to a session."""
@@ -25,18 +27,24 @@ class Happening(enum.Enum):
     CLOSE_FAILED = "close failed"  # it raised or was cut by a deadline; the state is kept
     CLOSE_CONFIRMED = "close confirmed"  # it returned in time
 
+    __hash__ = object.__hash__
+
+
+# Up to Python 3.11 looking a member up costs as much as a call, and a rollout goes through all of these.
+SEEDING, READY, CLOSING, CLOSED = SessionPhase
+OPENED, OPEN_FAILED, CLOSE_ASKED, CLOSE_FAILED, CLOSE_CONFIRMED = Happening
 
 _MOVES = {
-    (SessionPhase.SEEDING, Happening.OPENED): SessionPhase.READY,
-    (SessionPhase.SEEDING, Happening.OPEN_FAILED): SessionPhase.CLOSING,
-    (SessionPhase.SEEDING, Happening.CLOSE_ASKED): SessionPhase.CLOSING,
-    (SessionPhase.READY, Happening.CLOSE_ASKED): SessionPhase.CLOSING,
+    (SEEDING, OPENED): READY,
+    (SEEDING, OPEN_FAILED): CLOSING,
+    (SEEDING, CLOSE_ASKED): CLOSING,
+    (READY, CLOSE_ASKED): CLOSING,
     # An open that was told to stop may still bring a state; it is kept for the close and never used.
-    (SessionPhase.CLOSING, Happening.OPENED): SessionPhase.CLOSING,
-    (SessionPhase.CLOSING, Happening.OPEN_FAILED): SessionPhase.CLOSING,
-    (SessionPhase.CLOSING, Happening.CLOSE_ASKED): SessionPhase.CLOSING,
-    (SessionPhase.CLOSING, Happening.CLOSE_FAILED): SessionPhase.CLOSING,
-    (SessionPhase.CLOSING, Happening.CLOSE_CONFIRMED): SessionPhase.CLOSED,
+    (CLOSING, OPENED): CLOSING,
+    (CLOSING, OPEN_FAILED): CLOSING,
+    (CLOSING, CLOSE_ASKED): CLOSING,
+    (CLOSING, CLOSE_FAILED): CLOSING,
+    (CLOSING, CLOSE_CONFIRMED): CLOSED,
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 import attrs
 import trio
 
-from ._phases import Happening, SessionPhase, transition
+from ._phases import CLOSED, CLOSING, READY, SEEDING, Happening, SessionPhase, transition
 
 State = TypeVar("State")
 
@@ -127,7 +127,7 @@ class Session(Generic[State]):
     episode: Hashable = None
     fingerprint: Hashable = None
     minted: bool = False
-    phase: SessionPhase = SessionPhase.SEEDING
+    phase: SessionPhase = SEEDING
     state: State | Nothing = NOTHING
     opening: Opening | None = None
     attempt: CloseAttempt | None = None
@@ -153,10 +153,10 @@ class Session(Generic[State]):
 
     def due_at(self, now: float) -> float:
         """When the reaper has to act on it if nothing happens until then; infinity for never."""
-        if self.phase is SessionPhase.READY:
+        if self.phase is READY:
             used = now if self.users else self.last_used_at
             return min(used + self.idle_ttl_seconds, self.ready_at + self.absolute_ttl_seconds)
-        if self.phase is SessionPhase.CLOSED:
+        if self.phase is CLOSED:
             return self.receipt_expires_at
         return math.inf
 
@@ -178,13 +178,13 @@ class SessionUse(Generic[State]):
 
 def count_phases(sessions: Collection[Session[Any]], now: float) -> dict[str, Any]:
     """The part of `RegistryStatistics` that is about what is there now."""
-    live = [session for session in sessions if session.phase is not SessionPhase.CLOSED]
+    live = [session for session in sessions if session.phase is not CLOSED]
     counts = Counter(session.phase for session in sessions)
     oldest = min((session.created_at for session in live), default=None)
     return {
-        "seeding": counts[SessionPhase.SEEDING],
-        "ready": counts[SessionPhase.READY],
-        "closing": counts[SessionPhase.CLOSING],
-        "receipts": counts[SessionPhase.CLOSED],
+        "seeding": counts[SEEDING],
+        "ready": counts[READY],
+        "closing": counts[CLOSING],
+        "receipts": counts[CLOSED],
         "oldest_seconds": None if oldest is None else now - oldest,
     }

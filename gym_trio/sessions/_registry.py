@@ -12,7 +12,7 @@ from gym_trio.errors import SessionsDraining
 
 from ._conflicts import ConflictReason, conflict
 from ._opening import carry_out
-from ._phases import Happening, SessionPhase
+from ._phases import CLOSED, CLOSING, OPENED, READY
 from ._records import (
     Close,
     DrainReport,
@@ -68,7 +68,7 @@ class SessionRegistry(SessionTable[State]):
         session = self._sessions.get(session_id)
         if session is None:
             session = self._start_seed(session_id, fingerprint, episode, open, close)
-        elif session.phase in (SessionPhase.CLOSING, SessionPhase.CLOSED):
+        elif session.phase in (CLOSING, CLOSED):
             raise conflict(session_id, ConflictReason(session.phase.value))
         elif (session.fingerprint, session.episode) != (fingerprint, episode) or session.opening is None:
             raise conflict(session_id, ConflictReason.OTHER_SEED)
@@ -115,7 +115,7 @@ class SessionRegistry(SessionTable[State]):
         # Only this record is asked: meanwhile it may have been closed, have expired and been replaced under its id.
         if opening.error is not None:
             raise opening.error
-        if session.phase is SessionPhase.READY:
+        if session.phase is READY:
             return cast(State, session.state)
         if self._drainer.draining:
             raise SessionsDraining(f"{self.name} is shutting down; the seed of {session.session_id!r} was withdrawn")
@@ -123,7 +123,7 @@ class SessionRegistry(SessionTable[State]):
 
     async def _open(self, session: Session[State], opening: Opening, open: Open[State]) -> None:
         await carry_out(session, opening, open)
-        if session.phase is SessionPhase.READY:
+        if session.phase is READY:
             self._make_ready(session)
         else:
             # Also when the close that stopped it has been cut meanwhile: what it made must not wait for a caller.
@@ -152,7 +152,7 @@ class SessionRegistry(SessionTable[State]):
 
     def _fence(self, session_id: str, episode: Hashable) -> Session[State]:
         now = trio.current_time()
-        session: Session[State] = Session(session_id, episode=episode, created_at=now, phase=SessionPhase.CLOSED)
+        session: Session[State] = Session(session_id, episode=episode, created_at=now, phase=CLOSED)
         session.receipt = Receipt(session_id, had_state=False)
         self._sessions[session_id] = session
         self._store_receipt(session)
@@ -180,7 +180,7 @@ class SessionRegistry(SessionTable[State]):
             idle_ttl_seconds=self.timeouts.minted_idle_ttl_seconds,
             absolute_ttl_seconds=self.timeouts.minted_absolute_ttl_seconds,
         )
-        session.happened(Happening.OPENED)
+        session.happened(OPENED)
         self._sessions[session.session_id] = session
         self._make_ready(session)
         return session.session_id
@@ -209,7 +209,7 @@ class SessionRegistry(SessionTable[State]):
         session = self._sessions.get(session_id)
         if session is None or not session.minted or session.close is not None or session.users:
             return False
-        if session.phase is SessionPhase.READY:
+        if session.phase is READY:
             self._closer.begin(session)
         return session.receipt is not None
 

@@ -12,7 +12,7 @@ from ._claims import Claims
 from ._closing import Closer
 from ._conflicts import ConflictReason, conflict
 from ._draining import Drainer
-from ._phases import SessionPhase
+from ._phases import CLOSED, READY, SEEDING, SessionPhase
 from ._reaper import Reaper
 from ._records import RegistryStatistics, Session, SessionUse, State, count_phases
 from ._timeouts import SessionTimeouts
@@ -69,9 +69,9 @@ class SessionTable(Generic[State]):
 
     def _ready(self, session_id: str) -> Session[State]:
         session = self._sessions.get(session_id)
-        if session is None or session.phase is SessionPhase.SEEDING:
+        if session is None or session.phase is SEEDING:
             raise conflict(session_id, ConflictReason.UNKNOWN)
-        if session.phase is not SessionPhase.READY:
+        if session.phase is not READY:
             raise conflict(session_id, ConflictReason(session.phase.value))
         session.last_used_at = trio.current_time()
         return session
@@ -94,7 +94,7 @@ class SessionTable(Generic[State]):
         self._reaper.watch(session)
 
     def _on_due(self, session: Session[State]) -> None:
-        if session.phase is SessionPhase.CLOSED:
+        if session.phase is CLOSED:
             session.receipt_expires_at = math.inf
             del self._sessions[session.session_id]
         else:
@@ -116,7 +116,7 @@ class SessionTable(Generic[State]):
         )
 
     def _live(self) -> list[Session[State]]:
-        return [session for session in self._sessions.values() if session.phase is not SessionPhase.CLOSED]
+        return [session for session in self._sessions.values() if session.phase is not CLOSED]
 
     async def reap(self) -> None:
         """Act on what falls due, until cancelled."""
