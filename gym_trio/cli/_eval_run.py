@@ -27,10 +27,11 @@ from ..collection import (
 )
 from ..config import GymConfig
 from ..metrics import normalize_ignored
+from ..sessions import check_seconds
 from ._app import Exit
 from ._configure import ModelFlags, configure, rows_of, split_words
 from ._console import print_line, tell
-from ._preflight import check_endpoints, check_grace, check_head, check_servers
+from ._preflight import check_endpoints, check_head, check_servers
 from ._report import show_report
 from ._run import RunPlan, carry_out
 from ._telemetry import check_telemetry, open_telemetry
@@ -186,7 +187,7 @@ def eval_run(
         quiet=as_json,
     )
     # Preparing moves an earlier run's files out of the way: whatever can be wrong is found before.
-    check_grace(drain_grace_seconds)
+    check_seconds("--drain-grace-seconds", drain_grace_seconds)
     ignored = None if no_health_check else normalize_ignored(health_check_ignore)
     check_telemetry(loaded)
     first_row(rows)

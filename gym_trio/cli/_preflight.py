@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -15,7 +14,7 @@ from ..gym import ask_head, build_server
 from ..http import ServerClient, open_socket_transport
 from ._fleets import HEAD_TOKEN
 
-__all__ = ["check_at_least_one", "check_endpoints", "check_grace", "check_head", "check_seconds", "check_servers"]
+__all__ = ["check_at_least_one", "check_endpoints", "check_head", "check_servers"]
 
 LOOK_SECONDS = 10.0
 LOOK_AGAIN_SECONDS = 1.0
@@ -27,17 +26,6 @@ def check_at_least_one(flag: str, count: int | None) -> None:
     """**Errors**: `UsageError` for a count that would leave nothing to do."""
     if count is not None and count < 1:
         raise UsageError(f"{flag}: must be a whole number of at least 1, not {count}")
-
-
-def check_seconds(flag: str, seconds: float | None) -> None:
-    """**Errors**: `UsageError` for what is no length of time."""
-    if seconds is not None and not (seconds >= 0 and math.isfinite(seconds)):
-        raise UsageError(f"{flag}: must be finite and not negative, not {seconds}")
-
-
-def check_grace(seconds: float) -> None:
-    """**Errors**: `UsageError` for a drain grace that is no length of time."""
-    check_seconds("--drain-grace-seconds", seconds)
 
 
 def check_servers(config: GymConfig) -> None:

@@ -30,11 +30,12 @@ from ..config import GymConfig, load_config
 from ..errors import UsageError
 from ..gym import find_implementation, open_gym
 from ..servers import ResourcesServer, failure_from_wire
+from ..sessions import check_seconds
 from ._app import Exit
 from ._configure import environment_blocks
 from ._console import print_json, print_line, tell
 from ._metrics import hooks_of
-from ._preflight import check_at_least_one, check_grace, check_seconds, check_servers
+from ._preflight import check_at_least_one, check_servers
 from ._progress import open_display
 from ._report import report_as_json, show_report
 from ._signals import open_interrupts
@@ -95,8 +96,9 @@ def reverify(
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr, format="%(message)s")
     check_at_least_one("--concurrency", concurrency)
     check_at_least_one("--limit", limit)
-    check_seconds("--rollout-timeout-seconds", rollout_timeout_seconds)
-    check_grace(drain_grace_seconds)
+    if rollout_timeout_seconds is not None:
+        check_seconds("--rollout-timeout-seconds", rollout_timeout_seconds)
+    check_seconds("--drain-grace-seconds", drain_grace_seconds)
     loaded, name = _environment_of(environment, config or [])
     _check_mode(loaded, name, force)
     if not force:

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 import orjson
 from cyclopts import Parameter
 
-from ..collection import read_jsonl
+from ..collection import whole_rows
 from ..errors import UsageError
 from ..servers import output_text
-from ._console import print_json, print_line
+from ._console import print_json, print_line, tell
+from ._preflight import check_at_least_one
 
 __all__ = ["view"]
 
@@ -42,29 +43,39 @@ def view(
     as_json
         Print the chosen rows as JSON.
     """
-    if not rollouts.is_file():
-        raise UsageError(f"{rollouts}: there is no such file")
-    chosen = [
-        row
-        for _, row in read_jsonl(rollouts)
-        if (task is None or row.get("_ng_task_index") == task)
-        and (repeat is None or row.get("_ng_rollout_index") == repeat)
-    ]
-    if not chosen:
-        raise UsageError(
-            f"{rollouts}: has no rollout of task {task}" + (f" repeat {repeat}" if repeat is not None else "")
-        )
+    check_at_least_one("--limit", limit)
+    chosen, more = _chosen(rollouts, task, repeat, limit)
     if as_json:
-        print_json(chosen[:limit])
+        print_json(chosen)
         return
-    for row in chosen[:limit]:
+    for row in chosen:
         if task is None:
             print_line(summary_line(row))
         else:
             for line in conversation(row):
                 print_line(line)
-    if len(chosen) > limit:
-        print_line(f"… {len(chosen) - limit} more (--limit)")
+    if more:
+        print_line(f"… {more} more (--limit)")
+
+
+def _chosen(path: pathlib.Path, task: int | None, repeat: int | None, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """The first rows of a task and repeat, or of all; and how many there are more."""
+    notes: list[str] = []
+    chosen: list[dict[str, Any]] = []
+    more = 0
+    for _, row in whole_rows(path, notes):
+        if task in (None, row.get("_ng_task_index")) and repeat in (None, row.get("_ng_rollout_index")):
+            if len(chosen) < limit:
+                chosen.append(row)
+            else:
+                more += 1
+    for note in notes:
+        tell(note)
+    if not chosen:
+        named = (("task", task), ("repeat", repeat))
+        of = " ".join(f"{name} {number}" for name, number in named if number is not None)
+        raise UsageError(f"{path}: has no rollout of {of}" if of else f"{path}: has no rows")
+    return chosen, more
 
 
 def summary_line(row: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ import orjson
 import trio
 
 from ..errors import RowError, RunError, UsageError
+from ._paths import is_device
 
 _BLOCK = 1 << 16
 
@@ -30,6 +31,8 @@ def read_jsonl(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def open_to_read(path: pathlib.Path) -> IO[bytes]:
     """The file, opened to read bytes. **Errors**: `UsageError` that says why it cannot be."""
+    if is_device(path):
+        raise UsageError(f"{path}: must be a file, for it is read more than once; it is a device or a pipe")
     try:
         return path.open("rb")
     except FileNotFoundError:

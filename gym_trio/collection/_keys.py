@@ -20,6 +20,7 @@ ROLLOUT_ID = "_ng_rollout_id"
 # One rollout fits in 51 bits, with its attempt in 64.
 _TASK_BITS, _ROLLOUT_BITS, _ATTEMPT_BITS = 31, 20, 13
 _LIMITS = {TASK: 1 << _TASK_BITS, ROLLOUT: 1 << _ROLLOUT_BITS, ATTEMPT: 1 << _ATTEMPT_BITS}
+MOST_ROLLOUTS = _LIMITS[ROLLOUT]  # of one task
 _PART = 1 << 16
 
 

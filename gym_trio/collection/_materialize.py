@@ -17,7 +17,18 @@ import orjson
 
 from ..errors import RowError
 from ..rollouts import rollout_id
-from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK, NumberSet, digest, pack, pack_attempt, unpack_attempt
+from ._keys import (
+    ATTEMPT,
+    MOST_ROLLOUTS,
+    ROLLOUT,
+    ROLLOUT_ID,
+    TASK,
+    NumberSet,
+    digest,
+    pack,
+    pack_attempt,
+    unpack_attempt,
+)
 from ._options import RunOptions
 from ._recorded import rows_to_leave_out
 from ._routing import AGENT_REF, ENVIRONMENT_SERVER, Route, Router
@@ -197,6 +208,8 @@ class _Indices:
 
     def _rollouts(self, task: int, *, again: bool) -> Iterator[int]:
         for rollout in itertools.count(self._next_rollout[task] if again else 0):
+            if rollout >= MOST_ROLLOUTS:
+                raise RowError(f"task {task} has more than {MOST_ROLLOUTS} rollouts")
             if pack(task, rollout) not in self._scan.own_rollouts:
                 if again:
                     self._next_rollout[task] = rollout + 1

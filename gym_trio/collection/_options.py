@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pathlib
 import re
@@ -12,6 +13,7 @@ import attrs
 
 from ..config import GymConfig, InvalidSetting, positive_int
 from ..errors import UsageError
+from ._keys import MOST_ROLLOUTS
 from ._paths import output_path
 from ._run_keys import check_run_keys
 
@@ -22,6 +24,14 @@ _SHARD = re.compile(r"(\d+)/(\d+)")
 def _repeats(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     for count in value.values() if isinstance(value, Mapping) else [value]:
         positive_int(instance, attribute, count)
+        if count > MOST_ROLLOUTS:
+            raise InvalidSetting(attribute.name, f"must be at most {MOST_ROLLOUTS}, not {count}")
+
+
+def _finite(instance: Any, attribute: attrs.Attribute[Any], value: Mapping[str, Any]) -> None:
+    for name, given in value.items():
+        if isinstance(given, float) and not math.isfinite(given):
+            raise InvalidSetting(f"{attribute.name}.{name}", f"must be finite, not {given}")
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +66,7 @@ class RunOptions:
 
     # What is added to a row
     prompt_config: pathlib.Path | None = None
-    responses_create_params: Mapping[str, Any] = attrs.Factory(dict)
+    responses_create_params: Mapping[str, Any] = attrs.field(factory=dict, validator=_finite)
     skills: str | None = None
 
     # Resume

@@ -20,9 +20,14 @@ def output_path(output: str | os.PathLike[str]) -> pathlib.Path:
     path = pathlib.Path(output)
     if path.is_dir() or str(output).endswith(os.sep):
         raise UsageError(f"{output}: must be a file such as {path / 'rollouts.jsonl'}, not a folder")
-    if path.exists() and not path.is_file():
+    if is_device(path) or path.parent == pathlib.Path("/dev"):  # of its links, some are to files
         raise UsageError(f"{output}: must be a file, for it is read and appended to; it is a device or a pipe")
     return path
+
+
+def is_device(path: pathlib.Path) -> bool:
+    """Whether the path is that of a device or a pipe: opening it may wait for ever, and it cannot be read twice."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @attrs.frozen
@@ -104,8 +109,9 @@ def prepare_folder(files: RunFiles) -> None:
     probe = files.folder / f".{files.output.name}.{os.getpid()}.probe"
     derived = (files.aggregate, files.identity, files.timing, files.quality, files.verdicts)
     for path in (files.output, files.failures, files.materialized, *derived):
-        if path.is_dir():
-            raise UsageError(f"{path}: is a folder, and the run writes a file of that name; choose another --output")
+        if path.is_dir() or is_device(path):
+            what = "a folder" if path.is_dir() else "a device or a pipe"
+            raise UsageError(f"{path}: is {what}, and the run writes a file of that name; choose another --output")
     try:
         files.folder.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")

@@ -102,6 +102,60 @@ def test_a_folder_a_device_and_a_file_that_should_be_a_folder(run: Any, scripted
     assert (tmp_path / "pipe").is_fifo()
 
 
+def test_a_pipe_cannot_be_read_twice(run: Any, scripted: Any, tmp_path: pathlib.Path) -> None:
+    """Every command says so of every file, and none waits for who might write to it."""
+    pipe, out = tmp_path / "pipe", tmp_path / "out"
+    os.mkfifo(pipe)
+    rollouts = put(tmp_path / "r.jsonl", rollout(0))
+    for words in (
+        ["eval", "run", "mcqa", "--config", scripted("x"), "-i", pipe, "-o", out / "r.jsonl"],
+        ["eval", "reverify", "--rollouts", pipe, "-e", "mcqa", "-o", out / "r.jsonl"],
+        ["eval", "aggregate", pipe],
+        ["eval", "profile", "--rollouts", rollouts, "--inputs", pipe],
+        ["eval", "compare", "--baseline", pipe, "--candidates", rollouts],
+        ["eval", "compare", "--baseline", rollouts, "--candidates", rollouts, "--baseline-agg-metrics", pipe],
+        ["env", "validate", "mcqa", "--input", pipe],
+        ["view", pipe],
+    ):
+        ran = run(*words)
+        said = f"gym-trio: {pipe}: must be a file, for it is read more than once; it is a device or a pipe\n"
+        assert (ran.code, ran.err) == (2, said)
+    assert not out.exists()
+
+
+def test_no_device_is_replaced(run: Any, scripted: Any, tmp_path: pathlib.Path) -> None:
+    """Whatever /dev/stdout is a link to; and what stands beside an output may be a pipe as well."""
+    words = ("eval", "run", "mcqa", "--config", scripted("x"), "--limit", "1", "-o")
+    ran = run(*words, "/dev/stdout")
+    said = "gym-trio: /dev/stdout: must be a file, for it is read and appended to; it is a device or a pipe\n"
+    assert (ran.code, ran.err) == (2, said)
+    os.mkfifo(tmp_path / "r_failures.jsonl")
+    ran = run(*words, "r.jsonl")
+    said = "r_failures.jsonl: is a device or a pipe, and the run writes a file of that name; choose another --output"
+    assert (ran.code, ran.err) == (2, f"gym-trio: {said}\n")
+
+
+def test_a_file_of_rollouts_is_looked_at_while_it_is_written(run: Any, tmp_path: pathlib.Path) -> None:
+    """What is torn is left out and told of; as many rows are kept as are shown; what is not there is named."""
+    rollouts = put(tmp_path / "r.jsonl", rollout(0), rollout(1), rollout(2))
+    rollouts.write_bytes(rollouts.read_bytes() + b'{"_ng_task_i')
+    ran = run("view", rollouts, "--limit", "2")
+    assert (ran.code, ran.err) == (0, f"{rollouts}:4: the last line is torn and was left out\n")
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["0-0", "1-0", "…"]
+    assert "… 1 more (--limit)" in ran.out
+    rollouts = put(tmp_path / "r.jsonl", rollout(0))
+    for words, said in [
+        ([rollouts, "--task", "7"], f"{rollouts}: has no rollout of task 7"),
+        ([rollouts, "--task", "7", "--repeat", "1"], f"{rollouts}: has no rollout of task 7 repeat 1"),
+        ([rollouts, "--repeat", "1"], f"{rollouts}: has no rollout of repeat 1"),
+        ([put(tmp_path / "nothing.jsonl")], f"{tmp_path}/nothing.jsonl: has no rows"),
+        ([tmp_path], f"{tmp_path}: cannot be read (Is a directory)"),
+        ([rollouts, "--limit", "0"], "--limit: must be a whole number of at least 1, not 0"),
+    ]:
+        ran = run("view", *words)
+        assert (ran.code, ran.err) == (2, f"gym-trio: {said}\n")
+
+
 @pytest.mark.parametrize("name", ["r_failures.jsonl", "r_aggregate_metrics.json", "r_run.json", "quality_summary.json"])
 def test_a_folder_where_a_file_is_to_be_written(run: Any, scripted: Any, tmp_path: pathlib.Path, name: str) -> None:
     """It is named before anything is written or removed."""

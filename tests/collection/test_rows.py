@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections import Counter
 
 import pytest
@@ -334,6 +335,14 @@ def test_files_that_are_missing_or_unreadable_are_named(materialized, tmp_path):
         list(read_rows(tmp_path / "no.jsonl"))
 
 
+def test_a_task_has_no_more_rollouts_than_can_be_told_apart(materialized, monkeypatch):
+    """However they come to be; the next one would be another task's."""
+    monkeypatch.setattr("gym_trio.collection._materialize.MOST_ROLLOUTS", 3)
+    assert len(materialized([PARAMS] * 3)) == 3
+    with pytest.raises(RowError, match="task 0 has more than 3 rollouts"):
+        materialized([PARAMS] * 4)
+
+
 def test_an_output_that_cannot_be_written_is_refused_before_anything_starts(tasks, tmp_path):
     """A folder as output, a file where a folder must be, a folder in a place that takes none."""
     (tmp_path / "file").write_text("")
@@ -406,3 +415,7 @@ def test_what_a_run_needs_is_asked_for():
         stream_arguments(config)
     with pytest.raises(UsageError, match="num_repeats: must be a whole number of at least 1"):
         options_from(config, rows=[PARAMS], output="x", num_repeats=0)
+    with pytest.raises(UsageError, match="num_repeats: must be at most 1048576, not 1048577"):
+        options_from(config, rows=[PARAMS], output="x", num_repeats={"a": 2**20 + 1})
+    with pytest.raises(UsageError, match=r"responses_create_params\.top_p: must be finite, not nan"):
+        options_from(config, rows=[PARAMS], output="x", responses_create_params={"top_p": math.nan})
