@@ -107,6 +107,11 @@ class AgentServer(Server):
     def agent_sessions(self) -> AgentSessions:
         return AgentSessions(self)
 
+    @functools.cached_property
+    def unclosing(self) -> set[str]:
+        """The environments that did not close the last session they were asked to."""
+        return set()
+
     async def call_model(
         self, params: Mapping[str, Any], *, rollout_id: str | None = None, path: str = MODEL_PATH
     ) -> dict[str, Any]:

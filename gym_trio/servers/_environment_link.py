@@ -87,8 +87,23 @@ class EnvironmentLink:
                     headers=headers,
                 )
             except RolloutFailure as failure:
-                # An environment of other make has no such route; there the session ends by its own time to live.
-                level = logging.DEBUG if failure.status == 404 else logging.WARNING
-                logger.log(level, "agent %s: %s did not close its session: %s", self.agent.name, self.server, failure)
+                self._tell(str(failure), is_expected=failure.status == 404)
+                return
         if scope.cancelled_caught:
-            logger.warning("agent %s: %s did not close its session in time", self.agent.name, self.server)
+            self._tell("it took too long")
+            return
+        self.agent.unclosing.discard(self.server)
+
+    def _tell(self, why: str, *, is_expected: bool = False) -> None:
+        # An environment of other make has no such route; there the session ends by its own time to live. And one that
+        # has gone has taken all of its sessions along: that is one event, not as many as there were rollouts.
+        is_quiet = is_expected or self.server in self.agent.unclosing
+        logger.log(
+            logging.DEBUG if is_quiet else logging.WARNING,
+            "agent %s: %s did not close a session: %s; more of the same are told at level DEBUG until it closes one",
+            self.agent.name,
+            self.server,
+            why,
+        )
+        if not is_expected:
+            self.agent.unclosing.add(self.server)

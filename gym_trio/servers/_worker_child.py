@@ -109,7 +109,10 @@ def _receive(link: socket.socket) -> bytes:
 def _exactly(link: socket.socket, length: int) -> bytes:
     parts = []
     while length:
-        part = link.recv(min(length, 1 << 20))
+        try:
+            part = link.recv(min(length, 1 << 20))
+        except ConnectionResetError:  # it has gone without reading the last answer
+            part = b""
         if not part:
             os._exit(0)  # the server has ended, or wants no more of this process
         parts.append(part)

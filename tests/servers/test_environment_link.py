@@ -116,3 +116,34 @@ async def test_cut_off_at_any_step_nothing_is_left(open_servers: Any, slow: Any,
                 await gym.client.get("env", "/status")
         assert (await gym.client.get("env", "/status")).json()["sessions"]["ready"] == 0
     assert slow["counts"]["created"] > 0
+
+
+class Gone(ResourcesServer):
+    """It closes a session when its row says so; else it answers an error, or nothing in time."""
+
+    async def dispose_session(self, session: Session) -> None:
+        if self.config["broken"]["now"] == "error":
+            raise ValueError("no")
+        if self.config["broken"]["now"] == "hang":
+            await trio.sleep_forever()
+
+
+@pytest.mark.parametrize("how", ["error", "hang"])
+async def test_an_environment_that_closes_no_session_is_told_of_once(
+    open_servers: Any, caplog: pytest.LogCaptureFixture, autojump_clock: Any, how: str
+) -> None:
+    """Not once for each rollout; and again when it had closed one in between."""
+    broken = {"now": how}
+    async with open_servers((Gone, "env", {"broken": broken}), (AgentServer, "agent", {})) as gym:
+        agent = AgentServer(name="other", client=gym.client)
+
+        async def open_and_close() -> None:
+            link = EnvironmentLink(agent, "env", None)
+            await link.open("/seed_session", {})
+            await link.close()
+
+        for now, told in ((how, 1), (how, 1), ("fine", 1), (how, 2), (how, 2)):
+            broken["now"] = now
+            await open_and_close()
+            said = [one for one in caplog.records if "did not close a session" in one.message]
+            assert sum(one.levelname == "WARNING" for one in said) == told

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import pickle
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
@@ -16,7 +20,8 @@ import trio
 from gym_trio.errors import FailureKind, RequestRefused, RolloutFailure
 from gym_trio.servers import RequestBody, ResourcesServer
 from gym_trio.servers._jobs import Verification
-from gym_trio.servers._worker_child import _find_class
+from gym_trio.servers._worker_child import HEAD, _find_class
+from gym_trio.servers._worker_process import _START
 
 
 class Acts(ResourcesServer):
@@ -114,3 +119,18 @@ def test_a_class_that_is_nowhere_is_an_import_error() -> None:
         _find_class("some_user_env_that_is_not", None, "A")
     with pytest.raises(ImportError):
         _find_class("__main__", None, "A")
+
+
+def test_a_server_that_goes_without_reading_ends_its_process_without_a_word() -> None:
+    """An answer that lies unread when the socket is closed is a reset to the process, not an end."""
+    made = {"module": __name__, "file": __file__, "class": "Acts", "name": "env", "config": {}, "memory_bytes": 2**40}
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = [sys.executable, "-c", _START, str(theirs.fileno()), json.dumps(sys.path)]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)
+        theirs.close()
+        content = pickle.dumps(made)
+        ours.sendall(HEAD.pack(len(content)) + content)
+        ours.recv(1, socket.MSG_PEEK)  # the process has answered, and reads on
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 0
