@@ -203,8 +203,11 @@ def eval_run(
     with prepare_run(options) as prepared:
         for note in prepared.notes:
             tell(note)
-        if prepared.pending and loaded.run.resume_from_cache:
-            look(loaded)
+        if loaded.run.resume_from_cache:
+            if prepared.pending:
+                look(loaded)
+            else:
+                tell(f"{options.output}: nothing is left to run")
         with open_telemetry(loaded):
             report, exit_code = trio.run(carry_out, prepared, plan)
     raise Exit(finish(report, loaded, exit_code, ignored_checks=ignored, as_json=as_json))

@@ -27,9 +27,9 @@ Rows = Iterable[Mapping[str, Any]] | AsyncIterator[Mapping[str, Any]]
 class Gym:
     """A set of running servers, found by name.
 
-    ``agents`` are the names that rows can be sent to. ``config`` is the configuration the servers were made from, where
-    there is one; ``supervisor`` owns the processes, where the servers are processes, and ``addresses`` are their URLs.
-    Get it from `open_gym` or `connect_gym`.
+    ``agents`` are the names that rows can be sent to; those of a head server are known once it has been asked.
+    ``config`` is the configuration the servers were made from, where there is one; ``supervisor`` owns the processes,
+    where the servers are processes, and ``addresses`` are their URLs. Get it from `open_gym` or `connect_gym`.
 
     **Ownership**: the block that gave it owns the servers and connections; after the block it answers nothing.
     """

@@ -85,10 +85,13 @@ async def take_groups(
 ) -> TakenGroups:
     """Take groups of repeats, each until it has ``size`` outcomes or its own cutoff passes.
 
-    Rows belong together by ``key``, by default ``_ng_task_index``. With ``quantile``, a group that has that part of its
-    ``size`` outcomes waits for the others only until ``stretch`` times what those took, counted from the first start
-    among them; what finishes later is ``late``. A group that is cut, or that the end of the stream leaves without
-    ``size`` outcomes, is partial: ``partial="keep"`` puts it among the groups, ``"drop"`` sets it aside.
+    Rows belong together by ``key``, by default ``_ng_task_index``: give each task's ``size`` rows the same one. A row
+    without one is a group of its own, which is never whole when ``size`` is over 1.
+
+    With ``quantile``, a group that has that part of its ``size`` outcomes waits for the others only until ``stretch``
+    times what those took, counted from the first start among them; what finishes later is ``late``. A group that is
+    cut, or that the end of the stream leaves without ``size`` outcomes, is partial: ``partial="keep"`` puts it among
+    the groups, ``"drop"`` sets it aside.
 
     Returns once ``groups`` groups are settled and kept (None: once the stream has ended), or at ``deadline``. What was
     taken of groups that are not settled is in ``open``; give the whole record as ``after`` to the next call, which goes

@@ -71,6 +71,7 @@ def test_a_complete_run_resumes_to_nothing(run: Any, scripted: Any, tmp_path: pa
     assert ran.code == 0, ran.err
     assert (tmp_path / "r.jsonl").read_bytes() == before
     assert "scored 4" in ran.out
+    assert "r.jsonl: nothing is left to run" in ran.err
 
 
 def test_overrides_reach_the_servers(run: Any, scripted: Any) -> None:
