@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import json
+import logging
 import os
 import secrets
 import signal
@@ -30,6 +31,7 @@ __all__ = ["KeptFork", "fork_kept"]
 REAP_SECONDS = 5.0
 CHUNK_BYTES = 65536
 TOKEN_BYTES = 16
+_OWNERS_FILES: list[object] = []  # kept, in a fork
 HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -162,10 +164,29 @@ def _work(work: Callable[[], object], link: int, keeper: int, token: str) -> NoR
 
 
 def _close_all_but(*kept: int) -> None:
-    # What is printed goes to the log, also where the owner has put another file in place of these two.
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), line_buffering=True)
+    _write_to_stderr_alone()
     first = 3
     for descriptor in (*sorted(kept), os.sysconf("SC_OPEN_MAX")):
         os.closerange(first, descriptor)
         first = descriptor + 1
+
+
+def _write_to_stderr_alone() -> None:
+    """Have what is printed, and what is logged to a file, go to the standard error.
+
+    The owner's own files are not to be touched: the number of one may become another file's here, a thread may have
+    been at work in it, whose lock nobody gives back, and to let go of it would write once more what it holds.
+    """
+    os.dup2(2, 1)
+    stream = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), line_buffering=True)
+    _OWNERS_FILES.extend((sys.stdout, sys.stderr))
+    sys.stdout = sys.stderr = stream
+    known = (logging.getLogger(), *logging.Logger.manager.loggerDict.values())
+    for logger in [one for one in known if isinstance(one, logging.Logger)]:
+        to_files = [handler for handler in logger.handlers if isinstance(handler, logging.StreamHandler)]
+        if to_files:
+            _OWNERS_FILES.extend(to_files)
+            own = logging.StreamHandler(stream)
+            own.setLevel(to_files[0].level)
+            own.setFormatter(to_files[0].formatter)
+            logger.handlers = [own, *(handler for handler in logger.handlers if handler not in to_files)]

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gc
+import io
+import logging
 import os
+import pathlib
 import signal
 import socket
+import sys
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -63,9 +68,85 @@ async def test_garbage_of_the_owner_is_not_collected_in_it() -> None:
             link.sendall(b"open" if os.path.exists(f"/proc/self/fd/{number}") else b"closed")
 
         fork, link = forked(work)
+        assert await said(link) == b"open"
+        await fork.end()
+        with pytest.warns(ResourceWarning):
+            gc.collect()
     finally:
         gc.enable()
-    assert await said(link) == b"open"
+
+
+async def test_what_its_owner_has_not_yet_written_is_written_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program may have put a file in the place of its standard output, and forks with lines that it still holds."""
+    monkeypatch.setattr(sys, "stdout", (tmp_path / "out").open("w"))
+    print("once")
+    fork, link = forked(lambda link: (print("elsewhere"), link.sendall(b"done")))
+    assert await said(link) == b"done"
     await fork.end()
-    with pytest.warns(ResourceWarning):
-        gc.collect()
+    sys.stdout.close()
+    assert (tmp_path / "out").read_text() == "once\n"
+
+
+async def test_it_does_not_log_into_its_own_files(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A log file's number may be that of another file there; what would go to it goes to the standard error, once."""
+    log = logging.getLogger("forked")
+    handlers = [logging.FileHandler(tmp_path / "log"), logging.FileHandler(tmp_path / "log too")]
+    handlers[0].setFormatter(logging.Formatter("said: %(message)s"))
+    log.handlers += handlers
+    number = handlers[0].stream.fileno()
+
+    def work(link: socket.socket) -> None:
+        file = os.open(tmp_path / "own", os.O_CREAT | os.O_RDWR)
+        os.dup2(file, number)
+        log.error("hello")
+        link.sendall(b"done")
+
+    try:
+        fork, link = forked(work)
+        assert await said(link) == b"done"
+        await fork.end()
+    finally:
+        for handler in handlers:
+            log.removeHandler(handler)
+            handler.close()
+    assert capfd.readouterr().err.count("said: hello") == 1
+    assert [(tmp_path / name).read_text() for name in ("own", "log", "log too")] == ["", "", ""]
+
+
+class Slow(io.RawIOBase):
+    """A file in which a write takes until it is told to end."""
+
+    def __init__(self) -> None:
+        self.entered, self.leave = threading.Event(), threading.Event()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        self.entered.set()
+        self.leave.wait()
+        return len(bytes(data))  # type: ignore[call-overload, no-any-return]
+
+
+async def test_it_logs_although_a_thread_of_its_owner_was_logging(capfd: pytest.CaptureFixture[str]) -> None:
+    """The thread is not there to give back the file's lock."""
+    slow = Slow()
+    log, handler = logging.getLogger("forked"), logging.StreamHandler(io.TextIOWrapper(io.BufferedWriter(slow)))
+    log.addHandler(handler)
+    thread = threading.Thread(target=log.error, args=("the owner's",))
+    try:
+        thread.start()
+        slow.entered.wait()
+        fork, link = forked(lambda link: (log.error("the fork's"), link.sendall(b"done")))
+        slow.leave.set()
+        assert await said(link) == b"done"
+        await fork.end()
+    finally:
+        slow.leave.set()
+        thread.join()
+        log.removeHandler(handler)
+    told = capfd.readouterr().err
+    assert "the fork's" in told
+    assert "error ---" not in told
