@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..gym import find_implementation
 from ..servers import ResourcesServer
 
-__all__ = ["ModelFlags", "configure", "environment_blocks", "rows_of", "split_words"]
+__all__ = ["ELSEWHERE", "ModelFlags", "configure", "environment_blocks", "rows_of", "split_words"]
 
 MODEL_SERVER = "policy_model"
 ELSEWHERE = {

@@ -28,6 +28,7 @@ class {cls}(gym_trio.ResourcesServer):
 
     description = "{description}"
     domain = "{domain}"
+    reverify_mode = "unsupported"  # the reward depends on what the tool told in the session
 
     @gym_trio.tool
     async def get_weather(self, session, city: str) -> dict:

@@ -32,7 +32,7 @@ from ..gym import find_implementation, open_gym
 from ..servers import ResourcesServer, failure_from_wire
 from ..sessions import check_seconds
 from ._app import Exit
-from ._configure import environment_blocks
+from ._configure import ELSEWHERE, environment_blocks
 from ._console import print_json, print_line, tell
 from ._metrics import hooks_of
 from ._preflight import check_at_least_one, check_servers
@@ -131,7 +131,8 @@ def _environment_of(environment: str | None, configs: list[pathlib.Path]) -> tup
         if isinstance(blocks, Mapping):
             blocks = {key: value for key, value in blocks.items() if "resources_servers" in value}
         sources.append(blocks)
-    loaded = load_config(sources, env=os.environ)
+    # Nothing asks a model, and a folder's agent, which is left out below, may refer to one.
+    loaded = load_config([*sources, ELSEWHERE], env=os.environ)
     verifiers = loaded.of_type("resources_servers")
     named = [block for block in verifiers if block.name == environment] or list(verifiers)
     if len(named) != 1:

@@ -44,6 +44,20 @@ def test_a_folder_that_has_a_model_of_its_own_is_tested_without_it(run: Any, tmp
     assert "replies" in ran.err  # what the scripted model itself needs
 
 
+def test_the_verifier_of_a_folder_judges_recorded_rollouts(run: Any, tmp_path: pathlib.Path) -> None:
+    """No model is needed for it. The one that init writes needs its session, and that is said."""
+    run("env", "init", "my_env")
+    row = {"_ng_task_index": 0, "_ng_rollout_index": 0, "response": {"output": []}, "reward": 1.0, "city": "Nuuk"}
+    (tmp_path / "r.jsonl").write_bytes(orjson.dumps({**row, "responses_create_params": {"input": "x"}}) + b"\n")
+    words = ("eval", "reverify", "r.jsonl", "-e", "my_env", "-o", "again.jsonl")
+    refused = run(*words)
+    assert (refused.code, "its reward depends on the state of the session" in refused.err) == (2, True), refused.err
+    path = tmp_path / "my_env" / "environment.py"
+    path.write_text(path.read_text().replace('"unsupported"', '"stateless"').replace("session.sky is not None", "False"))
+    ran = run(*words)
+    assert (ran.code, "1 changed" in ran.out) == (0, True), ran.err
+
+
 def test_without_pytest_the_other_checks_are_made(
     run: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
