@@ -53,7 +53,9 @@ def test_the_verifier_of_a_folder_judges_recorded_rollouts(run: Any, tmp_path: p
     refused = run(*words)
     assert (refused.code, "its reward depends on the state of the session" in refused.err) == (2, True), refused.err
     path = tmp_path / "my_env" / "environment.py"
-    path.write_text(path.read_text().replace('"unsupported"', '"stateless"').replace("session.sky is not None", "False"))
+    path.write_text(
+        path.read_text().replace('"unsupported"', '"stateless"').replace("session.sky is not None", "False")
+    )
     ran = run(*words)
     assert (ran.code, "1 changed" in ran.out) == (0, True), ran.err
 
