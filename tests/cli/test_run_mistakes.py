@@ -257,7 +257,7 @@ class Half(gym_trio.AgentServer):
 
 
 def test_a_run_that_ends_early_says_how_to_go_on(run: Any, scripted: Any) -> None:
-    """What its dispatch budget left out is counted; the rest is a resume away, and a complete run says no more."""
+    """What its dispatch budget left out is counted; the rest is a resume away, and of a complete run nothing is left."""
     command = ("eval", "run", "mcqa", "--config", scripted("x"), "--limit", "3", "-o", "out/r.jsonl")
     ran = run(*command, "++dispatch_budget_s=0")
     assert ran.code == 0
@@ -266,7 +266,7 @@ def test_a_run_that_ends_early_says_how_to_go_on(run: Any, scripted: Any) -> Non
     assert "3/3 rollouts" in ran.err
     assert "goes on" not in ran.out
     ran = run(*command, "--resume")
-    assert (ran.code, ran.err) == (0, "")
+    assert (ran.code, ran.err) == (0, "out/r.jsonl: nothing is left to run\n")
 
 
 def test_a_resumed_reverification_tells_of_all_of_it(run: Any, tmp_path: pathlib.Path) -> None:
