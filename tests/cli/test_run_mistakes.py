@@ -257,7 +257,7 @@ class Half(gym_trio.AgentServer):
 
 
 def test_a_run_that_ends_early_says_how_to_go_on(run: Any, scripted: Any) -> None:
-    """What its dispatch budget left out is counted; the rest is a resume away, and of a complete run nothing is left."""
+    """What its dispatch budget left out is counted; the rest is a resume away; of a complete run nothing is left."""
     command = ("eval", "run", "mcqa", "--config", scripted("x"), "--limit", "3", "-o", "out/r.jsonl")
     ran = run(*command, "++dispatch_budget_s=0")
     assert ran.code == 0
