@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import math
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -252,7 +251,6 @@ class _Work:
         return made
 
     def report(self, timing: dict[str, Any]) -> RunReport:
-        mean = self.progress.mean_reward
         return RunReport(
             files=self.run.files,
             ending=self.ending,
@@ -265,7 +263,7 @@ class _Work:
             unfinished=self._unfinished,
             failure_classes=dict(self.progress.failure_classes),
             late=self.progress.late,
-            mean_reward=mean if mean is None or math.isfinite(mean) else None,
+            mean_reward=self.progress.mean_reward,
             timing=timing,
             notes=self.run.notes,
         )

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 
 from ..errors import RowError
+from ..metrics import as_number
 from ._jsonl import read_jsonl
 from ._keys import ATTEMPT, NumberSet, index_of, key_of, last_attempt, unpack
 from ._paths import RunFiles
@@ -80,7 +81,7 @@ class Ledger:
 
     def record_result(self, row: Mapping[str, Any]) -> None:
         """Note a result row. One of an older attempt than is known changes nothing."""
-        self._record(row, Standing.MASKED if row.get("mask_sample") is True else Standing.SCORED)
+        self._record(row, Standing.MASKED if row.get("mask_sample") else Standing.SCORED)
 
     def record_failure(self, row: Mapping[str, Any]) -> None:
         """Note a failure row: its attempt is counted, whether or not it is the newest."""
@@ -170,12 +171,12 @@ class Ledger:
 
 
 def _elapsed(row: Mapping[str, Any]) -> float:
-    elapsed = row.get("elapsed_seconds")
+    elapsed = as_number(row.get("elapsed_seconds"))
     if elapsed is None:
         perf = row.get("ng_perf")
-        latency = perf.get("total_latency_ms") if isinstance(perf, Mapping) else None
-        elapsed = latency / 1000 if isinstance(latency, int | float) else None
-    return float(elapsed) if isinstance(elapsed, int | float) and elapsed > 0 else 0.0
+        latency = as_number(perf.get("total_latency_ms")) if isinstance(perf, Mapping) else None
+        elapsed = (latency or 0.0) / 1000
+    return max(elapsed, 0.0)
 
 
 def read_ledger(files: RunFiles, keys: NumberSet, *, retry_terminal_timeouts: bool) -> tuple[Ledger, list[str]]:

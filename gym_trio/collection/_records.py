@@ -93,7 +93,9 @@ def row_of(outcome: Completed | Failed, *, secrets: Collection[str] = ()) -> tup
             FailureKind.AGENT_RUN_ERROR, f"the result is no JSON object but {type(outcome.result).__name__}"
         )
         return _failure_row(outcome.row, failure, outcome.timing, secrets), False
-    row = {**outcome.result, **identity_in(outcome.row)}
+    # Which attempt it is says the run, which counts them, and not the result.
+    given = {name: value for name, value in outcome.result.items() if name != ATTEMPT}
+    row = {**given, **identity_in(outcome.row)}
     if row.get(FAILURE_CLASS) is not None:
         row.setdefault("elapsed_seconds", outcome.timing.elapsed_seconds)
         return redact_failure(row, secrets), False

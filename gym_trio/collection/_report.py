@@ -11,6 +11,7 @@ import attrs
 import trio
 
 from ..errors import Delivery
+from ..metrics import RunningReward
 from ..rollouts import rollout_id
 from ._keys import ATTEMPT, ROLLOUT, ROLLOUT_ID, TASK
 from ._ledger import Coverage
@@ -78,10 +79,8 @@ class Progress:
         self.drained = 0  # pulled and not sent, because they could not have finished; they leave no line
         self.withdrawn = 0  # ended without an outcome of their own; they leave no line
         self.late = 0  # results of an attempt older than one that is known; they leave no line
-        self.masked = 0
         self.failure_classes: Counter[str] = Counter()
-        self._reward_sum = 0.0
-        self._rewards = 0
+        self._reward = RunningReward()
         self._since: dict[tuple[Any, Any], tuple[float, Mapping[str, Any]]] = {}
 
     @property
@@ -91,7 +90,7 @@ class Progress:
     @property
     def mean_reward(self) -> float | None:
         """The mean of the rewards so far, without masked rollouts and failures."""
-        return self._reward_sum / self._rewards if self._rewards else None
+        return self._reward.statistics().mean_reward
 
     def in_flight(self) -> list[InFlight]:
         """What was sent and has not come back, the oldest first."""
@@ -120,12 +119,7 @@ class Progress:
     def scored(self, row: Mapping[str, Any]) -> None:
         """Note a result row."""
         self.completed += 1
-        reward = row.get("reward")
-        if row.get("mask_sample") is True:
-            self.masked += 1
-        elif isinstance(reward, int | float):
-            self._reward_sum += reward
-            self._rewards += 1
+        self._reward.add(row)
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, Any]:

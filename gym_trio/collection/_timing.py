@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from ..metrics import as_number
 from ..rollouts import Timing
 from ._keys import ROLLOUT, TASK
 
@@ -69,8 +70,8 @@ class TimingReport:
         self._stages["rollout"].add(timing.elapsed_seconds)
         perf = row.get("ng_perf")
         for stage in ("seed", "model", "tools", "verify"):
-            spent = perf.get(f"{stage}_ms") if isinstance(perf, Mapping) else None
-            if isinstance(spent, int | float) and spent >= 0:
+            spent = as_number(perf.get(f"{stage}_ms")) if isinstance(perf, Mapping) else None
+            if spent is not None and spent >= 0:
                 self._stages[stage].add(spent / 1000)
         # The counter keeps the order total where durations are equal.
         entry = (timing.elapsed_seconds, -self._stages["rollout"].count, row.get(TASK, -1), row.get(ROLLOUT, -1))

@@ -29,7 +29,7 @@ from ._intervals import Interval, PairedDifference, clustered_bootstrap, paired_
 from ._ledger import Coverage
 from ._live import LiveStatistics, RunningReward
 from ._names import is_primary_metric
-from ._numbers import t_interval, t_quantile
+from ._numbers import as_number, t_interval, t_quantile
 from ._passk import avg_sample_std_dev, highest_k_metrics, pass_majority_metrics, subset_metrics
 from ._perf import rollout_perf
 from ._profile import Profile, profile
@@ -64,6 +64,7 @@ __all__ = [
     "Verdict",
     "aggregate",
     "aggregate_responses",
+    "as_number",
     "avg_sample_std_dev",
     "check_health",
     "clustered_bootstrap",

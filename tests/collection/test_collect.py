@@ -6,6 +6,7 @@ import functools
 import json
 import resource
 
+import attrs
 import pytest
 import trio
 import trio.testing
@@ -392,11 +393,19 @@ async def _cut_after(stop, seconds):
 
 
 _json = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5) | st.just("\ud800"),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.just(10**400)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.just("\ud800"),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["output", "usage", "input_tokens", "type", "content", "id", "turns", "calls", "x"]),
+            st.sampled_from(
+                ["output", "usage", "input_tokens", "type", "content", "id", "turns", "calls", "model_ms", "x"]
+            ),
             inner,
             max_size=3,
         )
@@ -404,23 +413,29 @@ _json = st.recursive(
     max_leaves=8,
 )
 _keys = ["response", "reward", "mask_sample", "ng_perf", "ng_trajectory", "ng_model_call_capture", "agent_ref"]
+_own = ["_ng_task_index", "_ng_rollout_index", "_ng_attempt_index"]  # of the run's own rows
 
 
-@given(st.dictionaries(st.sampled_from([*_keys, "_ng_task_index", "elapsed_seconds", "failure_kind", "\udfff"]), _json))
+@given(st.dictionaries(st.sampled_from([*_keys, *_own, "elapsed_seconds", "failure_kind", "\udfff"]), _json))
 @settings(deadline=None, max_examples=150)
 def test_no_result_ends_a_run(tmp_path_factory, result):
-    """Whatever an agent answers, there is one line of it, and the line is JSON."""
+    """Whatever an agent answers, there is one line of it, the line is JSON, and the run can be gone on with."""
 
     async def run(attempt):
         return result
 
-    async def main(folder):
-        with prepare_run(RunOptions(output=folder / "r.jsonl", rows=[{"responses_create_params": {}}])) as prepared:
+    async def main(options):
+        with prepare_run(options) as prepared:
             return await collect(prepared, functools.partial(open_rollout_stream, run=run))
 
-    report = trio.run(main, tmp_path_factory.mktemp("r"))
+    options = RunOptions(output=tmp_path_factory.mktemp("r") / "r.jsonl", rows=[{"responses_create_params": {}}])
+    report = trio.run(main, options)
     assert report.completed + report.failed == 1
-    assert [row["_ng_task_index"] for row in read_rows(report.files.output)] == [0] * report.completed
+    rows = list(read_rows(report.files.output))
+    assert [row["_ng_task_index"] for row in rows] == [0] * report.completed
+    assert not any("_ng_attempt_index" in row for row in rows)
+    with prepare_run(attrs.evolve(options, resume=True)) as prepared:
+        assert prepared.pending == report.failed
 
 
 async def test_a_result_that_no_file_can_hold_is_a_failure_row(go, tasks, read):
