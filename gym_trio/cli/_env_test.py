@@ -60,6 +60,8 @@ def env_test(name: str, *, as_json: Annotated[bool, Parameter(name="--json", neg
     if (folder / "fixtures.jsonl").is_file():
         fixtures = [row for _, row in read_jsonl(folder / "fixtures.jsonl")]
         checks += trio.run(_fixture_checks, name, fixtures)
+    elif folder.is_dir():
+        tell(f"{folder}: there is no fixtures.jsonl, so the verifier was not tried")
     if folder.is_dir() and any(folder.glob("test_*.py")):
         checks.append(_author_tests(folder))
     if as_json:

@@ -72,6 +72,17 @@ def test_without_pytest_the_other_checks_are_made(
     assert "FAILED the environment's own tests: pytest, which runs them, is not installed" in ran.out
 
 
+def test_without_fixtures_it_is_said_that_nothing_was_scored(run: Any, tmp_path: pathlib.Path) -> None:
+    """What passes then says nothing of the verifier; of an environment that is built in, there are no such files."""
+    run("env", "init", "my_env")
+    (tmp_path / "my_env" / "fixtures.jsonl").unlink()
+    (tmp_path / "my_env" / "test_environment.py").unlink()
+    said = "my_env: there is no fixtures.jsonl, so the verifier was not tried"
+    ran = run("env", "test", "my_env")
+    assert (ran.code, said in ran.err) == (0, True)
+    assert "fixtures.jsonl" not in run("env", "test", "mcqa").err
+
+
 def test_a_fixture_that_does_not_hold_fails(run: Any, tmp_path: pathlib.Path) -> None:
     """The reward that came and the one that was expected are shown; the exit code is 1."""
     run("env", "init", "my_env")
