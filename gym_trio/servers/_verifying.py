@@ -25,6 +25,7 @@ __all__ = ["Verifying"]
 
 LOOP_SECONDS = 600.0
 PROCESS_SECONDS = 60.0
+THREADS = 100
 
 
 class Place(enum.Enum):
@@ -63,8 +64,13 @@ class Verifying:
         return WorkerPool(self._server, limits.verify_processes, limits.verify_memory_bytes, self._seconds)
 
     @functools.cached_property
-    def _threads(self) -> trio.CapacityLimiter:
+    def _at_once(self) -> trio.CapacityLimiter:
         return trio.CapacityLimiter(self._server.limits.verify_processes)
+
+    @functools.cached_property
+    def _threads(self) -> trio.CapacityLimiter:
+        # A verifier that hangs in its thread keeps its place there, and takes none of the process's other threads.
+        return trio.CapacityLimiter(THREADS)
 
     async def verdict(self, session: Any, request: RequestBody) -> dict[str, Any]:
         """The keys of a verify response for ``request``.
@@ -77,8 +83,7 @@ class Verifying:
         if self._place is Place.PROCESS:
             job = Verification(session, dict(request), request.rollout_id)
             return verify_response(job_answer(await self._pool.carry_out(job), job))
-        with trio.move_on_after(math.inf) as scope:
-            scope.deadline = trio.current_time() + self._seconds
+        with trio.move_on_after(self._seconds) as scope:
             return verify_response(await self._judge(scope, session, request))
         raise RolloutFailure(
             FailureKind.VERIFIER_ERROR,
@@ -90,10 +95,12 @@ class Verifying:
         if self._place is Place.LOOP:
             return await authored(self._server.verify, session, request)
         scope.deadline = math.inf  # the wait for a thread is not the verifier's
-        async with self._threads:
+        async with self._at_once:
             scope.deadline = trio.current_time() + self._seconds
             verify = functools.partial(self._server.verify, session, request)
-            found = await authored(functools.partial(trio.to_thread.run_sync, verify, abandon_on_cancel=True))
+            found = await authored(
+                functools.partial(trio.to_thread.run_sync, verify, abandon_on_cancel=True, limiter=self._threads)
+            )
         return await found if inspect.isawaitable(found) else found
 
     async def aclose(self) -> None:

@@ -119,7 +119,7 @@ def fork(request: RequestBody) -> float:
 def fork_and_die(request: RequestBody) -> None:
     if not os.fork():
         signal.pause()
-    os.kill(os.getpid(), signal.SIGSEGV)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def recurse(request: RequestBody) -> None:
