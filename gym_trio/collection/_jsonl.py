@@ -13,6 +13,7 @@ import orjson
 import trio
 
 from ..errors import RowError, RunError, UsageError
+from ._lock import is_still
 from ._paths import is_device
 
 _BLOCK = 1 << 16
@@ -241,7 +242,8 @@ class JsonlSink:
         """Write one row.
 
         **Errors**: ``ValueError`` for a row that is none. `RunError` when the disk is full or gone; what was written
-        of the row is taken back if it can be.
+        of the row is taken back if it can be. `RunError` too when the file does not stand at its path any more; the
+        row is where the file is.
         """
         line = memoryview(dump_line(row))
         try:
@@ -255,3 +257,13 @@ class JsonlSink:
         self._size += len(line)
         self.written += 1
         self._dirty = True
+        if not self._is_there():
+            raise RunError(
+                f"{self.path}: was moved, removed or replaced while the run was writing it;"
+                " if it was moved, move it back, and resume the run"
+            )
+
+    def _is_there(self) -> bool:
+        with contextlib.suppress(OSError):
+            return is_still(self.path, self._descriptor)
+        return False

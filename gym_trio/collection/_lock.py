@@ -42,7 +42,7 @@ def _acquire(path: pathlib.Path, about: pathlib.Path) -> int:
             raise RunError(f"{path}: the lock cannot be made ({error.strerror})") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_still(path, descriptor):
+            if is_still(path, descriptor):
                 return descriptor
         except BlockingIOError:
             holder = _holder(descriptor)
@@ -69,7 +69,7 @@ def _write_holder(path: pathlib.Path, descriptor: int) -> None:
         raise RunError(f"{path}: cannot be written ({error.strerror})") from None
 
 
-def _is_still(path: pathlib.Path, descriptor: int) -> bool:
+def is_still(path: pathlib.Path, descriptor: int) -> bool:
     """Whether the file that was locked is the one that stands there now."""
     try:
         there, here = path.stat(), os.fstat(descriptor)

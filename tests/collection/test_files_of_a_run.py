@@ -119,6 +119,28 @@ async def test_a_row_is_in_the_file_when_the_call_returns(tmp_path):
     assert json.loads(path.read_text().splitlines()[-1]) == {"more": "x", "1": 2}
 
 
+@pytest.mark.parametrize("what", ["moved", "removed", "replaced", "its folder is removed"])
+def test_a_file_that_goes_away_while_it_is_written_is_told_of_at_once(tmp_path, what):
+    """An editor has saved it, or a script has tidied up: no row more is written where nobody will find it."""
+    path = tmp_path / "out" / "r.jsonl"
+    path.parent.mkdir()
+    with JsonlSink(path) as sink:
+        sink.append_nowait({"n": 0})
+        path.rename(tmp_path / "elsewhere")
+        if what == "replaced":
+            path.write_bytes((tmp_path / "elsewhere").read_bytes())
+        elif what == "its folder is removed":
+            path.parent.rmdir()
+        elif what == "removed":
+            (tmp_path / "elsewhere").unlink()
+        with pytest.raises(
+            RunError, match=r"r\.jsonl: was moved, removed or replaced while the run was writing it; if"
+        ):
+            sink.append_nowait({"n": 1})
+    if what == "moved":
+        assert [row["n"] for _, row in read_jsonl(tmp_path / "elsewhere")] == [0, 1]
+
+
 def test_a_sink_that_cannot_be_opened_is_named(tmp_path):
     """A folder in the place of a file."""
     with pytest.raises(UsageError, match="cannot be written"), JsonlSink(tmp_path):
