@@ -87,8 +87,12 @@ def env_validate(name: str, *, input: Annotated[pathlib.Path | None, Parameter(n
         A JSONL file of rows; by default those that the environment brings.
     """
     config, _ = load_environment(name)
-    rows = _numbered(config, input)
-    problems = [f"{where}: {problem}" for where, row in rows for problem in row_problems(config, row)]
+    problems: list[str] = []
+    where = None
+    for where, row in _numbered(config, input):
+        problems += [f"{where}: {problem}" for problem in row_problems(config, row)]
+    if where is None:
+        raise UsageError(f"{input}: has no rows")
     for problem in problems:
         print_line(problem)
     if problems:

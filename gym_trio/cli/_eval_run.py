@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 from ..capture import check_mask_fraction
 from ..collection import (
+    RunOptions,
     RunReport,
     check_trackers,
     health_check_dir,
@@ -186,18 +187,32 @@ def eval_run(
         aggregate=not loaded.run.disable_aggregation,
         quiet=as_json,
     )
-    # Preparing moves an earlier run's files out of the way: whatever can be wrong is found before.
-    check_seconds("--drain-grace-seconds", drain_grace_seconds)
     ignored = None if no_health_check else normalize_ignored(health_check_ignore)
-    check_telemetry(loaded)
-    first_row(rows)
-    check_trackers(loaded.run)
-    if not no_serve:
-        check_servers(loaded)
+    check_plan(plan, rows)
     if loaded.run.dry_run:
         print_line(f"dry run: {rollouts_of(options)} rollouts would be made; no server was started, no file written")
         return
-    look = check_head if no_serve else check_endpoints
+    report, exit_code = run_prepared(options, plan)
+    raise Exit(finish(report, loaded, exit_code, ignored_checks=ignored, as_json=as_json))
+
+
+def check_plan(plan: RunPlan, rows: str | pathlib.Path | BroughtRows) -> None:
+    """Preparing moves an earlier run's files out of the way: whatever can be wrong is found before.
+
+    **Errors**: `UsageError`, `RowError`, `MissingExtraError`: what would end the run later.
+    """
+    check_seconds("--drain-grace-seconds", plan.grace_seconds)
+    check_telemetry(plan.config)
+    first_row(rows)
+    check_trackers(plan.config.run)
+    if not plan.connect:
+        check_servers(plan.config)
+
+
+def run_prepared(options: RunOptions, plan: RunPlan) -> tuple[RunReport, int]:
+    """Prepare the run and carry it out, once its endpoints, or its head server, are seen to be there."""
+    loaded = plan.config
+    look = check_head if plan.connect else check_endpoints
     if not loaded.run.resume_from_cache:
         look(loaded)
     with prepare_run(options) as prepared:
@@ -209,8 +224,7 @@ def eval_run(
             else:
                 tell(f"{options.output}: nothing is left to run")
         with open_telemetry(loaded):
-            report, exit_code = trio.run(carry_out, prepared, plan)
-    raise Exit(finish(report, loaded, exit_code, ignored_checks=ignored, as_json=as_json))
+            return trio.run(carry_out, prepared, plan)
 
 
 def finish(

@@ -117,7 +117,8 @@ def aggregate_files(
         notes=notes,
     )
     if not aggregate.sources:
-        raise UsageError(f"{', '.join(map(str, inputs))}: no rollouts to aggregate")
+        known = f" ({aggregate.coverage.line})" if aggregate.coverage.expected else ""
+        raise UsageError(f"{', '.join(map(str, inputs))}: no rollouts to aggregate{known}")
     merged = None
     if files is not None and merge and len(inputs) > 1:
         merged = files.output

@@ -71,9 +71,15 @@ def test_files_that_are_not_named_or_hold_nothing(run: Any, tmp_path: pathlib.Pa
     """One line with the file, and with what to do."""
     nothing, some = put(tmp_path / "nothing.jsonl"), put(tmp_path / "r.jsonl", rollout(0))
     other = put(tmp_path / "o.jsonl", rollout(0, agent_ref={"name": "other"}))
+    lost = put(tmp_path / "lost.jsonl")
+    put(tmp_path / "lost_failures.jsonl", rollout(0, _ng_failure_class="timeout_exceeded"))
     for words, said in [
         (["aggregate"], "name the files of rollouts to aggregate"),
         (["aggregate", nothing], "nothing.jsonl: no rollouts to aggregate"),
+        (
+            ["aggregate", lost],
+            "lost.jsonl: no rollouts to aggregate (expected 1, scored 0, failed 1 (1 timeout_exceeded)",
+        ),
         (["profile", "--rollouts", some], "r_materialized_inputs.jsonl: there is no such file; name the rows"),
         (["compare", "--baseline", some, "--candidates", nothing], "nothing.jsonl: has no rollouts to compare"),
         (["compare", "--baseline", some, "--candidates", other], "with --baseline-agent and --candidate-agents"),
@@ -82,6 +88,8 @@ def test_files_that_are_not_named_or_hold_nothing(run: Any, tmp_path: pathlib.Pa
         assert ran.code == 2
         assert said in ran.err
         assert ran.err.count("\n") == 1
+    ran = run("env", "validate", "mcqa", "--input", nothing)
+    assert (ran.code, ran.err) == (2, f"gym-trio: {nothing}: has no rows\n")
 
 
 def test_a_folder_a_device_and_a_file_that_should_be_a_folder(run: Any, scripted: Any, tmp_path: pathlib.Path) -> None:
