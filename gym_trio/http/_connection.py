@@ -114,6 +114,8 @@ class Connection:
         self._enter(_CLOSING)
         self.service.connections.discard(self)
         self._arrivals.forget(self.wire.descriptor)
+        if self._exchange is not None and self._exchange.ends_with_connection:
+            self.wire.reset_on_close()
         self.wire.close()
 
     def _hand_over(self, head: RequestHead) -> bytes:

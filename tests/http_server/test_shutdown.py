@@ -119,6 +119,24 @@ async def test_the_order(nursery, connect, until, how) -> None:
     assert scene.log[-2:] == ["ended /wait", "shutdown"]
 
 
+async def test_a_response_that_is_cut_does_not_look_complete(connect) -> None:
+    """Where the end of the connection would be its end, the client sees an error."""
+
+    async def app(scope, receive, send) -> None:
+        await send(START)
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as serving:
+        _, stop, url = await start(serving, app, config(graceful_timeout=0.1))
+        async with connect(url) as client:
+            await client.send(b"GET / HTTP/1.0\r\n\r\n")
+            await client._until(b"half")
+            stop()
+            with pytest.raises(trio.BrokenResourceError), trio.fail_after(10):
+                await client.read_to_the_end()
+
+
 async def test_a_false_alarm_keeps_no_idle_connection(nursery, connect, monkeypatch) -> None:
     """Not even one that comes in the moment in which idle connections are told to end."""
     end_all = IdleConnections.end_all
