@@ -164,11 +164,19 @@ def _work(work: Callable[[], object], link: int, keeper: int, token: str) -> NoR
 
 
 def _close_all_but(*kept: int) -> None:
+    _read_nothing()
     _write_to_stderr_alone()
     first = 3
     for descriptor in (*sorted(kept), os.sysconf("SC_OPEN_MAX")):
         os.closerange(first, descriptor)
         first = descriptor + 1
+
+
+def _read_nothing() -> None:
+    """Leave what comes to the standard input to the owner."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    _OWNERS_FILES.append(sys.stdin)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
 
 
 def _write_to_stderr_alone() -> None:

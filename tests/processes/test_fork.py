@@ -89,6 +89,25 @@ async def test_what_its_owner_has_not_yet_written_is_written_once(
     assert (tmp_path / "out").read_text() == "once\n"
 
 
+async def test_it_reads_nothing_of_its_owners_input(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what its owner has read ahead, nor what is still to come."""
+    (tmp_path / "in").write_text("first\nsecond\n")
+    before = os.dup(0)
+    try:
+        with (tmp_path / "in").open() as given:
+            os.dup2(given.fileno(), 0)
+            monkeypatch.setattr(sys, "stdin", given)
+            assert sys.stdin.readline() == "first\n"
+            os.lseek(0, 0, os.SEEK_SET)
+            fork, link = forked(lambda link: link.sendall(b"read: %b%b" % (sys.stdin.read().encode(), os.read(0, 100))))
+            assert await said(link) == b"read: "
+            await fork.end()
+            assert sys.stdin.readline() == "second\n"
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
 async def test_it_does_not_log_into_its_own_files(tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A log file's number may be that of another file there; what would go to it goes to the standard error, once."""
     log = logging.getLogger("forked")
