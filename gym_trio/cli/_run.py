@@ -22,7 +22,7 @@ from ._console import tell
 from ._fleets import HEAD_TOKEN
 from ._metrics import hooks_of
 from ._progress import open_display
-from ._signals import open_interrupts
+from ._signals import open_interrupts, open_watch
 
 __all__ = ["RunPlan", "carry_out"]
 
@@ -144,13 +144,5 @@ async def open_stuck_report(progress: Progress, gym: Callable[[], Gym | None]) -
                     where = f"task {one.task} repeat {one.rollout} at {one.agent}"
                     tell(f"  {where}: {stage}, {one.age_seconds:.1f} s")
 
-    failure: BaseException | None = None
-    async with trio.open_nursery() as nursery:
-        await nursery.start(watch)
-        try:
-            yield
-        except BaseException as error:  # noqa: BLE001  raised again below, outside the nursery that would wrap it
-            failure = error
-        nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
+    async with open_watch(watch):
+        yield

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import attrs
 import trio
 
-__all__ = ["Interrupts", "open_interrupts"]
+__all__ = ["Interrupts", "open_interrupts", "open_watch"]
 
 
 @attrs.define
@@ -42,11 +42,18 @@ async def open_interrupts(
                 else:
                     on_second()
 
+    async with open_watch(watch):
+        yield seen
+
+
+@asynccontextmanager
+async def open_watch(watch: Callable[..., Awaitable[None]]) -> AsyncIterator[None]:
+    """Start ``watch``, and cancel it when the block is over. What is raised in the block goes on as it is."""
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         await nursery.start(watch)
         try:
-            yield seen
+            yield
         except BaseException as error:  # noqa: BLE001  raised again below, outside the nursery that would wrap it
             failure = error
         nursery.cancel_scope.cancel()
