@@ -76,8 +76,7 @@ class KeptFork:
             self._channel.shutdown(socket.SHUT_RDWR)
         self._channel.close()
         with trio.move_on_after(REAP_SECONDS, shield=True):
-            _pid, status = await trio.to_thread.run_sync(os.waitpid, self._keeper, 0, abandon_on_cancel=True)
-            if os.WIFSIGNALED(status):  # somebody has killed it, so it did not see to the end of the others
+            if await trio.to_thread.run_sync(_may_have_left_some, self._keeper, abandon_on_cancel=True):
                 await trio.to_thread.run_sync(sweep, self._token, os.getpid(), abandon_on_cancel=True)
 
     def _listen(self) -> None:
@@ -88,6 +87,14 @@ class KeptFork:
         for line in self._told.splitlines(keepends=True):
             if line.endswith(b"\n") and (message := json.loads(line))["event"] == "exited":
                 self._returncode = message["returncode"]
+
+
+def _may_have_left_some(keeper: int) -> bool:
+    """Wait for its end: whether it may not have seen to that of the others."""
+    try:
+        return os.WIFSIGNALED(os.waitpid(keeper, 0)[1])
+    except ChildProcessError:
+        return True  # how it has ended was told to somebody else, or to nobody where SIGCHLD is ignored
 
 
 def fork_kept(work: Callable[[], object], link: socket.socket) -> KeptFork:

@@ -56,6 +56,19 @@ async def test_it_ends_although_others_hold_what_it_listens_to() -> None:
             os.kill(gone, 0)
 
 
+async def test_it_ends_although_its_owner_hears_of_no_child() -> None:
+    """A program may ignore SIGCHLD, to be rid of zombies."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        fork, link = forked(wait_for_ever)
+        pid = int(await said(link))
+        await fork.end()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 async def test_garbage_of_the_owner_is_not_collected_in_it() -> None:
     """A socket that the owner has lost would close what has the same number there."""
     gc.disable()
