@@ -16,7 +16,7 @@ from ..metrics import Coverage as MeasuredCoverage
 from ._entries import GROUPS
 from ._jsonl import dump, replacing
 from ._ledger import FAILURE_CLASS
-from ._merge import merge_rows
+from ._merge import check_merged, merge_rows
 from ._paths import RunFiles, prepare_folder
 from ._prepare import PreparedRun
 from ._records import odd_classes
@@ -96,7 +96,8 @@ def aggregate_files(
     more than one input, the rows of all are written to ``output`` and its sidecars as well: of two rows for one
     rollout, that of the later attempt.
 
-    **Errors**: `UsageError` when no file has such a name; `RowError` for a line that is no row.
+    **Errors**: `UsageError` when no file has such a name, or when the merged rows would take the place of others;
+    `RowError` for a line that is no row.
     """
     patterns = [patterns] if isinstance(patterns, str) else list(patterns)
     if not patterns:
@@ -105,6 +106,9 @@ def aggregate_files(
     inputs = rollout_files(patterns, without=files.output if files is not None else None)
     if files is not None:
         prepare_folder(files)  # that it cannot be written is told before a million rows are read
+    merged = files if merge and len(inputs) > 1 else None
+    if merged is not None:
+        check_merged(inputs, merged)
     count_failure_classes_as_zero = list(count_failure_classes_as_zero)
     zeros = _zeros(count_failure_classes_as_zero, count_missing_rollouts_as_zero)
     notes: list[str] = []
@@ -119,10 +123,8 @@ def aggregate_files(
     if not aggregate.sources:
         known = f" ({aggregate.coverage.line})" if aggregate.coverage.expected else ""
         raise UsageError(f"{', '.join(map(str, inputs))}: no rollouts to aggregate{known}")
-    merged = None
-    if files is not None and merge and len(inputs) > 1:
-        merged = files.output
-        merge_rows(inputs, files)
+    if merged is not None:
+        merge_rows(inputs, merged)
     given = entries_of(aggregate, zeros)
     entries = write_aggregate(files.aggregate, aggregate, zeros) if files is not None else [_bare(one) for one in given]
     return Aggregated(
@@ -130,7 +132,7 @@ def aggregate_files(
         coverage=aggregate.coverage,
         inputs=tuple(inputs),
         path=files.aggregate if files is not None else None,
-        merged=merged,
+        merged=merged.output if merged is not None else None,
         notes=tuple(notes),
     )
 

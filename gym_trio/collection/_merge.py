@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from ..errors import UsageError
 from ._jsonl import dump_line, replacing
 from ._keys import ATTEMPT, NumberSet
 from ._paths import RunFiles
@@ -14,6 +15,22 @@ from ._repeated import attempt_number, rollout_number
 from ._shards import sidecars, whole_rows
 
 _Key = Callable[[dict[str, Any]], int | None]
+
+
+def check_merged(inputs: Sequence[pathlib.Path], files: RunFiles) -> None:
+    """**Errors**: `UsageError` where ``files`` are a run's own, or have rollouts that ``inputs`` do not have."""
+    if files.identity.exists():
+        raise UsageError(f"{files.output}: is the output of a run, and would be replaced; choose another --output")
+    if files.output.exists():
+        numbers = (rollout_number(row) for _, row in _placed(inputs))
+        known = NumberSet(array("Q", (number for number in numbers if number is not None)))
+        rows = (rollout_number(row) for _, row in _placed([files.output]))
+        lost = sum(number is not None and number not in known for number in rows)
+        if lost:
+            raise UsageError(
+                f"{files.output}: has {lost} rollouts that no file to be merged has, and would be replaced;"
+                " name it among them, or choose another --output"
+            )
 
 
 def merge_rows(inputs: Sequence[pathlib.Path], files: RunFiles) -> None:

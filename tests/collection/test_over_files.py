@@ -110,6 +110,23 @@ def test_a_shard_that_is_still_being_written_can_be_aggregated(put):
         aggregate_files([str(put("b.jsonl", b"x\n{}\n"))])
 
 
+async def test_what_is_merged_takes_the_place_of_no_other_rollout(go, tasks, put, read, tmp_path):
+    """Neither of a shard that the glob leaves out because it is the output, nor of a run that may be gone on with."""
+    for shard in range(3):
+        await go(tasks(6), output=tmp_path / f"s-{shard}.jsonl", shard=(shard, 3))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for patterns in (f"{tmp_path}/s-*.jsonl", [f"{tmp_path}/s-{shard}.jsonl" for shard in range(3)]):
+        with pytest.raises(UsageError, match=r"s-0\.jsonl: is the output of a run, and would be replaced"):
+            aggregate_files(patterns, output=tmp_path / "s-0.jsonl")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    RunFiles.of(tmp_path / "s-0.jsonl").identity.unlink()
+    with pytest.raises(UsageError, match=r"s-0\.jsonl: has 2 rollouts that no file to be merged has"):
+        aggregate_files(f"{tmp_path}/s-*.jsonl", output=tmp_path / "s-0.jsonl")
+    assert (tmp_path / "s-0.jsonl").read_bytes() == before[tmp_path / "s-0.jsonl"]
+    aggregate_files([f"{tmp_path}/s-0.jsonl", f"{tmp_path}/s-1.jsonl"], output=tmp_path / "s-0.jsonl")
+    assert sorted(row["n"] for row in read(tmp_path / "s-0.jsonl")) == [0, 1, 3, 4]
+
+
 @pytest.mark.parametrize("name", ["_ng_task_index", "_ng_rollout_index", "reward"])
 def test_a_number_that_no_integer_of_json_holds_is_written_as_another(put, tmp_path, name):
     """By every command that writes metrics; what was measured is as large as it was."""
