@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import pathlib
 import re
@@ -201,9 +202,12 @@ def _has_rows(path: pathlib.Path) -> bool:
 def _make_way(files: RunFiles) -> list[str]:
     """Begin afresh: results of an earlier run are kept under another name, what was made from them is removed."""
     moved = []
-    for path in (files.failures, files.output):
+    rows = (files.failures, files.output)
+    endings = (f".old{number}" for number in itertools.chain([""], itertools.count(2)))
+    ending = next(one for one in endings if not any(path.with_name(path.name + one).exists() for path in rows))
+    for path in rows:
         if _has_rows(path):
-            kept = path.with_name(f"{path.name}.old")
+            kept = path.with_name(path.name + ending)
             path.replace(kept)
             moved.append(f"{path}: an earlier run's rows are now in {kept.name}")
     derived = (files.identity, files.materialized, files.aggregate, files.timing, files.quality, files.verdicts)

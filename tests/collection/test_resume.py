@@ -92,6 +92,9 @@ async def test_a_run_that_is_not_resumed_keeps_the_earlier_rows_aside(go, tasks,
     assert len(read(tmp_path / "out" / "r.jsonl.old")) == 2
     assert len(read(report.files.output)) == 1
     assert not report.files.aggregate.exists()
+    report = await go(tasks(3))
+    assert report.notes == (f"{report.files.output}: an earlier run's rows are now in r.jsonl.old2",)
+    assert [len(read(tmp_path / "out" / f"r.jsonl{end}")) for end in (".old", ".old2", "")] == [2, 1, 3]
 
 
 def test_two_runs_on_one_output_are_refused(prepare, tasks):
