@@ -45,7 +45,8 @@ def profile_files(
     """
     files = RunFiles.of(rollouts)
     materialized = pathlib.Path(inputs) if inputs is not None else files.materialized
-    if inputs is None and files.output.is_file() and not materialized.is_file():
+    open_to_read(files.output).close()  # where both are missing, it is the one to be named
+    if inputs is None and not materialized.is_file():
         raise UsageError(f"{materialized}: there is no such file; name the rows that were run with --inputs")
     notes: list[str] = []
     given, done = _RowFile(materialized, notes), _RowFile(files.output, notes)

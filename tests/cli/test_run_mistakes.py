@@ -80,6 +80,7 @@ def test_files_that_are_not_named_or_hold_nothing(run: Any, tmp_path: pathlib.Pa
             ["aggregate", lost],
             "lost.jsonl: no rollouts to aggregate (expected 1, scored 0, failed 1 (1 timeout_exceeded)",
         ),
+        (["profile", "--rollouts", "no.jsonl"], "gym-trio: no.jsonl: there is no such file"),
         (["profile", "--rollouts", some], "r_materialized_inputs.jsonl: there is no such file; name the rows"),
         (["compare", "--baseline", some, "--candidates", nothing], "nothing.jsonl: has no rollouts to compare"),
         (["compare", "--baseline", some, "--candidates", other], "with --baseline-agent and --candidate-agents"),

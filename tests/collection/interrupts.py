@@ -148,8 +148,11 @@ def command(folder: pathlib.Path) -> Launch:
                 process.send_signal(number)
                 return 0
             code = process.wait()
+            said = (folder / "log.txt").read_text()
+            if code == 1 and "KeyboardInterrupt" in said and "gym_trio" not in said:
+                return -signal.SIGINT  # it came while Python itself was starting, which then ends with a 1
             if code == 1:
-                sys.stderr.write((folder / "log.txt").read_text()[-2000:])
+                sys.stderr.write(said[-2000:])
             return code
 
         return act
