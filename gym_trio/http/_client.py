@@ -28,6 +28,7 @@ _KNOWN_ROUTES = 1024  # request lines and headers that are kept ready
 _COMPACT_BYTES = 64 * 1024
 _JSON: HeaderPairs = ((b"content-type", b"application/json"),)
 _FIXED: HeaderPairs = ((b"user-agent", b"gym_trio"), (b"accept", b"*/*"))
+_COMMON_NAMES = frozenset({b"host", *(name for name, _ in (*_FIXED, *_JSON))})
 
 
 @attrs.frozen
@@ -59,6 +60,7 @@ class ServerClient:
         self._servers: dict[str, _Server] = {}
         self._replay = replay or RetryPolicy()
         self._targets: dict[tuple[str, str], bytes] = {}
+        self._names: dict[str, bytes] = {}  # of callers' headers, as they are sent
         for name, (transport, base_url) in (servers or {}).items():
             self.register(name, transport, base_url)
 
@@ -101,12 +103,13 @@ class ServerClient:
         what it gets twice.
         """
         found = self._find(server)
+        if idempotency_key is not None:
+            headers = {**(headers or {}), "idempotency-key": idempotency_key}
         request = self._request(found, "POST", path, json, content, headers, cookies)
         request.on_sent = on_sent
         if idempotency_key is None:
             response = await found.transport.send(request)
         else:
-            request.headers = _merge(request.headers, {"idempotency-key": idempotency_key})
             response = await self._send_until_answered(found, request)
         response.server = server
         return response
@@ -183,13 +186,23 @@ class ServerClient:
                 raise UsageError("json and content exclude each other")
             body = _encode_json(json)
             common = server.json_headers
-        pairs = common
-        trace = telemetry.outgoing()
-        if headers or trace:
-            pairs = _merge(common, {**trace, **(headers or {})})
+        if telemetry.is_used():
+            headers = {**telemetry.outgoing(), **(headers or {})}
+        own: HeaderPairs = ()
+        if headers:
+            own = self._own(headers)
+            if not _COMMON_NAMES.isdisjoint([name for name, _ in own]):  # the caller's replace ours of the same name
+                given = dict(own)
+                own, common = (*(pair for pair in common if pair[0] not in given), *own), ()
         if cookies:
-            pairs += (_cookie(cookies),)
-        return Request(method, server.origin, self._target(server, path), pairs, body, common=common)
+            own += (_cookie(cookies),)
+        return Request(method, server.origin, self._target(server, path), own, body, common=common)
+
+    def _own(self, headers: Mapping[str, str]) -> HeaderPairs:
+        known, own = self._names, {}
+        for name, value in headers.items():
+            own[known.get(name) or remember(known, name, _bytes(name.lower()), _KNOWN_ROUTES)] = _bytes(value)
+        return tuple(own.items())
 
     def _target(self, server: _Server, path: str) -> bytes:
         key = (server.name, path)
@@ -201,18 +214,13 @@ class ServerClient:
         return target
 
 
-def _merge(pairs: HeaderPairs, headers: Mapping[str, str]) -> HeaderPairs:
-    """The caller's headers replace ours of the same name."""
-    added = {_bytes(name.lower()): _bytes(value) for name, value in headers.items()}
-    if any([name in added for name, _ in pairs]):
-        pairs = tuple([pair for pair in pairs if pair[0] not in added])
-    return (*pairs, *added.items())
-
-
 def _cookie(cookies: Mapping[str, str]) -> tuple[bytes, bytes]:
-    if any(";" in name or "=" in name or ";" in value for name, value in cookies.items()):
-        raise UsageError("a cookie's name or value contains a separator")
-    return b"cookie", _bytes("; ".join([f"{name}={value}" for name, value in cookies.items()]))
+    parts = []
+    for name, value in cookies.items():
+        if ";" in name or "=" in name or ";" in value:
+            raise UsageError("a cookie's name or value contains a separator")
+        parts.append(f"{name}={value}")
+    return b"cookie", _bytes("; ".join(parts))
 
 
 def _bytes(text: str) -> bytes:

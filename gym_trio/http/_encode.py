@@ -46,15 +46,19 @@ class Prepared:
         self._before = before
         self._headers = headers
         self._encoded: bytes | None = None
-        pairs = [(names.get(name) or _checked_name(name, names), value.strip(b" \t")) for name, value in headers]
-        values = b"".join([value for _, value in pairs])
-        if b"\n" in values or b"\r" in values or b"\0" in values:
-            raise UsageError("a header contains a line end or a NUL")
-        self.pairs = pairs if before is None else before.pairs + pairs
-        if before is not None and _DECISIVE.isdisjoint([name for name, _ in pairs]):
+        self.pairs = pairs = [] if before is None else before.pairs.copy()
+        is_decisive = before is None
+        for name, value in headers:
+            if b"\n" in value or b"\r" in value or b"\0" in value:
+                raise UsageError("a header contains a line end or a NUL")
+            lowered = names.get(name) or _checked_name(name, names)
+            if lowered in _DECISIVE:
+                is_decisive = True
+            pairs.append((lowered, value.strip(b" \t")))
+        if before is not None and not is_decisive:
             self.has_host, self.chunked, self.declared = before.has_host, before.chunked, before.declared
             return
-        found = {name for name, _ in self.pairs}
+        found = {name for name, _ in pairs}
         self.has_host = b"host" in found
         self.chunked = b"transfer-encoding" in found
         self.declared = None
@@ -88,10 +92,10 @@ class KnownHeaders:
 
     def of(self, request: Request) -> Prepared:
         """The headers of ``request``: what is its own is looked at, what it has in common is known."""
-        common, count = request.common, len(request.common)
-        if not count or len(request.headers) == count or request.headers[:count] != common:
+        if not request.common:
             return self.prepare(request.headers)
-        return Prepared(request.headers[count:], self._names, self.prepare(common))
+        common = self.prepare(request.common)
+        return Prepared(request.headers, self._names, common) if request.headers else common
 
     def prepare(self, headers: HeaderPairs) -> Prepared:
         known = self._known.get(headers)

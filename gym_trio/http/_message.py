@@ -61,8 +61,8 @@ class Request:
     """One request, with its URL already split.
 
     ``on_sent`` is called once, synchronously, right before the first byte may reach the server. ``host``,
-    ``content-length`` and ``transfer-encoding`` are added where ``headers`` does not have them. ``common`` is for speed
-    alone: what ``headers`` begin with in each request to that server is looked at once.
+    ``content-length`` and ``transfer-encoding`` are added where they are missing. ``common`` headers go before
+    ``headers``: those that all requests to a server have, and that are therefore looked at once.
 
     **Ownership**: an asynchronous ``body`` is iterated in the sender's own task, and closed there.
     """

@@ -19,11 +19,9 @@ def head(request: Request) -> bytes:
     alone = encode_head(request, KnownHeaders().prepare(request.headers)).head
     known = KnownHeaders()
     for count in [*range(len(request.headers) + 1)] * 2:
-        again = attrs.evolve(request, common=request.headers[:count])
+        again = attrs.evolve(request, common=request.headers[:count], headers=request.headers[count:])
         assert encode_head(again, known.of(again)).head == alone
         assert known.of(again).pairs == known.prepare(request.headers).pairs
-    other = attrs.evolve(request, common=((b"x-other", b"1"),))
-    assert encode_head(other, known.of(other)).head == alone
     return alone
 
 
@@ -98,8 +96,9 @@ def test_what_could_be_read_as_something_else_is_refused(request_: Request) -> N
     """No method, target, header or length can smuggle a line, a header or a second request."""
     with pytest.raises(UsageError):
         head(request_)
-    for count in range(len(request_.headers) + 1):
-        request_.common = request_.headers[:count]
+    headers = request_.headers
+    for count in range(len(headers) + 1):
+        request_.common, request_.headers = headers[:count], headers[count:]
         with pytest.raises(UsageError):
             encode_head(request_, KnownHeaders().of(request_))
 
@@ -118,6 +117,6 @@ def test_headers_that_were_prepared_once_are_found_again() -> None:
     assert known.prepare(((b"a", b"b"),)) is first
     for number in range(10_000):
         known.prepare(((b"a", b"%d" % number),))
-        known.of(Request("GET", ORIGIN, b"/", ((b"a", b"b"), (b"x-%d" % number, b"")), common=((b"a", b"b"),)))
+        known.of(Request("GET", ORIGIN, b"/", ((b"x-%d" % number, b""),), common=((b"a", b"b"),)))
     assert len(known._known) <= 256
     assert len(known._names) <= 257
