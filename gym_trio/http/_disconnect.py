@@ -15,7 +15,17 @@ from typing import Any
 
 import trio
 
-__all__ = ["DISCONNECT_EXTENSION", "App", "AskToCancel", "CancelOnDisconnect", "Message", "Receive", "Scope", "Send"]
+__all__ = [
+    "DISCONNECT_EXTENSION",
+    "App",
+    "AskToCancel",
+    "CancelOnDisconnect",
+    "Message",
+    "Receive",
+    "Scope",
+    "Send",
+    "never_apart",
+]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -28,6 +38,10 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 # It returns when the body has arrived, since a departure can hide behind bytes that nobody reads.
 DISCONNECT_EXTENSION = "gym_trio.cancel_on_disconnect"
 AskToCancel = Callable[[], Awaitable[None]]
+
+
+async def never_apart() -> None:
+    """The extension's value where client and handler share a task: there is no departure to be told of."""
 
 
 # How long a disconnect that arrives during the last send may still be the end of the response, and no departure.
@@ -69,7 +83,8 @@ class CancelOnDisconnect:
         if ask_to_cancel is None:
             await _Watched(receive, send, self._read_ahead_bytes).run(self._app, scope)
             return
-        await ask_to_cancel()
+        if ask_to_cancel is not never_apart:
+            await ask_to_cancel()
         await self._app(scope, receive, send)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 import trio
 
 from ..errors import Delivery, TransportError
-from ._disconnect import DISCONNECT_EXTENSION, App, Scope
+from ._disconnect import DISCONNECT_EXTENSION, App, Scope, never_apart
 from ._encode import KnownHeaders, check_request_line, frame
 from ._memory_call import KnownPairs, MemoryCall, StreamedCall
 from ._message import Request, Response, StreamedResponse
@@ -42,7 +42,7 @@ class MemoryTransport:
         self._app = app
         self._state = state
         self._max_body_bytes = max_body_bytes
-        self._targets: dict[bytes, tuple[str, bytes, bytes]] = {}
+        self._targets: dict[tuple[str, bytes], tuple[str, bytes, bytes]] = {}  # of request lines that were found fit
         self._known_headers = KnownHeaders()
         self._known_pairs: KnownPairs = {}
         self._closed = False
@@ -95,10 +95,10 @@ class MemoryTransport:
     def _scope(self, request: Request) -> Scope:
         if self._closed:
             raise TransportError("the transport is closed", delivery=Delivery.NOT_SENT)
-        check_request_line(request)
-        split = self._targets.get(request.target)
+        split = self._targets.get((request.method, request.target))
         if split is None:
-            split = self._split(request.target)
+            check_request_line(request)
+            split = self._split(request.method, request.target)
         path, raw_path, query = split
         origin = request.origin
         scope = {
@@ -114,7 +114,7 @@ class MemoryTransport:
             "headers": self._headers(request),
             "client": ("127.0.0.1", 0),
             "server": (origin.host, origin.port),
-            "extensions": {DISCONNECT_EXTENSION: _never_apart},
+            "extensions": {DISCONNECT_EXTENSION: never_apart},
         }
         if self._state is not None:
             scope["state"] = self._state.copy()
@@ -130,11 +130,7 @@ class MemoryTransport:
             headers.append(framing)
         return headers
 
-    def _split(self, target: bytes) -> tuple[str, bytes, bytes]:
+    def _split(self, method: str, target: bytes) -> tuple[str, bytes, bytes]:
         raw_path, _, query = target.partition(b"?")
         split = (unquote_to_bytes(raw_path).decode("utf-8", "replace"), raw_path, query)
-        return remember(self._targets, target, split, _KNOWN_TARGETS)
-
-
-async def _never_apart() -> None:
-    """The sender's cancellation is the handler's own: there is no departure to be told of."""
+        return remember(self._targets, (method, target), split, _KNOWN_TARGETS)

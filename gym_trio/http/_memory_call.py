@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 from typing import Any
 
 import httpx
@@ -179,7 +179,9 @@ class MemoryCall:
             if phase is _HELD:
                 self._begin()
             if body and not self._bodiless:
-                await self._take(body)
+                taken = self._take(body)
+                if taken is not None:
+                    await taken
             if more:
                 await trio.lowlevel.checkpoint()
             else:
@@ -187,10 +189,13 @@ class MemoryCall:
         elif kind == "http.response.start" and phase is _AWAITED:
             self._read_head(message["status"], message.get("headers", ()))
             self._enter(_HELD)
-        elif phase is _REFUSED:
-            raise ConnectionResetError("the client has gone")
         else:
-            raise RuntimeError(f"{kind} is out of order in a response that is {phase.name}")
+            raise self._objection(kind)
+
+    def _objection(self, kind: str) -> Exception:
+        if self._phase is _REFUSED:
+            return ConnectionResetError("the client has gone")
+        return RuntimeError(f"{kind} is out of order in a response that is {self._phase.name}")
 
     def _read_head(self, status: Any, headers: Any) -> None:
         if not isinstance(status, int) or not 200 <= status <= 999:
@@ -239,8 +244,9 @@ class MemoryCall:
             raise RuntimeError("the response body is not as long as its content-length says")
         self._size = size
 
-    async def _take(self, body: bytes) -> None:
+    def _take(self, body: bytes) -> Awaitable[None] | None:
         self._chunks.append(body)
+        return None
 
 
 class StreamedCall(MemoryCall):
@@ -285,8 +291,8 @@ class StreamedCall(MemoryCall):
             if not self._chunks:
                 self._writer.close()
 
-    async def _take(self, body: bytes) -> None:
-        await self._writer.send(body)
+    def _take(self, body: bytes) -> Awaitable[None]:
+        return self._writer.send(body)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
