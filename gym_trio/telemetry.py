@@ -12,19 +12,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
-__all__ = ["count", "outgoing", "record", "remote_context", "span"]
+__all__ = ["count", "is_used", "outgoing", "record", "remote_context", "span"]
 
 NAME = "gym_trio"
 _NOTHING: Final = nullcontext()  # shared: a rollout that waits inside of one keeps no object for it
 
 
-def _is_used() -> bool:
+def is_used() -> bool:
+    """Whether any of this does anything; hot paths ask once and leave the rest out."""
     return "opentelemetry.trace" in sys.modules
 
 
 def span(name: str, **attributes: Any) -> AbstractContextManager[None]:
     """A span around the block. An exception marks it as failed and goes on; ``None`` attributes are left out."""
-    return _span(name, attributes) if _is_used() else _NOTHING
+    return _span(name, attributes) if is_used() else _NOTHING
 
 
 @contextmanager
@@ -38,7 +39,7 @@ def _span(name: str, attributes: dict[str, Any]) -> Iterator[None]:
 
 def count(name: str, value: int = 1, **attributes: Any) -> None:
     """Add to a counter."""
-    if _is_used():
+    if is_used():
         from opentelemetry import metrics
 
         _counter(metrics.get_meter_provider(), f"{NAME}.{name}").add(value, attributes)
@@ -46,7 +47,7 @@ def count(name: str, value: int = 1, **attributes: Any) -> None:
 
 def record(name: str, value: float, **attributes: Any) -> None:
     """Add a value to a histogram."""
-    if _is_used():
+    if is_used():
         from opentelemetry import metrics
 
         _histogram(metrics.get_meter_provider(), f"{NAME}.{name}").record(value, attributes)
@@ -66,7 +67,7 @@ def _histogram(provider: Any, name: str) -> Any:
 def outgoing() -> dict[str, str]:
     """The headers (``traceparent``) by which a request carries the present span to the next server."""
     headers: dict[str, str] = {}
-    if _is_used():
+    if is_used():
         from opentelemetry import propagate
 
         propagate.inject(headers)
@@ -75,7 +76,7 @@ def outgoing() -> dict[str, str]:
 
 def remote_context(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
     """The block's spans become children of the span that the request with these ``headers`` came from."""
-    return _remote_context(headers) if _is_used() else _NOTHING
+    return _remote_context(headers) if is_used() else _NOTHING
 
 
 @contextmanager

@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Final
 
-__all__ = ["EXITS_ARE_ERRORS", "authored"]
+__all__ = ["EXITS", "authored", "refuse_exit"]
+
+EXITS: Final = (SystemExit, BaseExceptionGroup)  # what `refuse_exit` has to look at
 
 
-class _ExitsAreErrors:
-    """A block that raises a `SystemExit`, also one in a group, as `RuntimeError`.
+def refuse_exit(error: BaseException) -> None:
+    """Raise a `SystemExit`, also one in a group, as `RuntimeError`; for anything else return.
 
     It would end the server and all other rollouts, for one request.
     """
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            return
-        if isinstance(error, SystemExit):
-            raise RuntimeError(f"SystemExit: {error}") from error
-        only_exits = isinstance(error, BaseExceptionGroup) and error.split((Exception, SystemExit))[1] is None
-        if only_exits and not isinstance(error, Exception):
-            raise RuntimeError(f"SystemExit, in a group: {error}") from error
-
-
-EXITS_ARE_ERRORS: Final = _ExitsAreErrors()
+    if isinstance(error, SystemExit):
+        raise RuntimeError(f"SystemExit: {error}") from error
+    only_exits = isinstance(error, BaseExceptionGroup) and error.split((Exception, SystemExit))[1] is None
+    if only_exits and not isinstance(error, Exception):
+        raise RuntimeError(f"SystemExit, in a group: {error}") from error
 
 
 async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -43,6 +30,9 @@ async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
 
     **Errors**: what it raises; a `SystemExit` as `RuntimeError`.
     """
-    with EXITS_ARE_ERRORS:
+    try:
         found = method(*arguments)
         return await found if inspect.isawaitable(found) else found
+    except EXITS as error:
+        refuse_exit(error)
+        raise

@@ -10,7 +10,7 @@ import attrs
 import orjson
 
 from .. import errors, telemetry
-from ._authored import EXITS_ARE_ERRORS
+from ._authored import EXITS, refuse_exit
 from ._failures import failure_of, failure_to_wire, sole_cause
 from ._stage_times import StageTimes
 
@@ -213,8 +213,7 @@ class JsonEndpoint:
         try:
             content = await read_body(receive)
             request = RequestBody(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
-            with telemetry.remote_context(scope["headers"]), EXITS_ARE_ERRORS:
-                answer = await self._handler(request)
+            answer = await self._handle(request, scope)
             reply = answer if type(answer) is Reply else Reply(answer)
             encoded = (
                 reply.body
@@ -230,8 +229,21 @@ class JsonEndpoint:
         except Exception as error:
             logger.error("server %s: a handler raised", self._server, exc_info=True)
             reply, encoded = self._error_reply(error), None
-        headers = (*reply.headers, *_cookie_headers(request)) if request is not None else reply.headers
+        headers = reply.headers
+        changed = request.changed_cookies() if request is not None else None
+        if changed:
+            headers += tuple([_cookie_header(name, value) for name, value in changed.items()])
         await send_json(send, reply.status, reply.body, headers, content=encoded)
+
+    async def _handle(self, request: RequestBody, scope: Scope) -> Any:
+        try:
+            if telemetry.is_used():
+                with telemetry.remote_context(scope["headers"]):
+                    return await self._handler(request)
+            return await self._handler(request)
+        except EXITS as error:
+            refuse_exit(error)
+            raise
 
     def _error_reply(self, error: Exception) -> Reply:
         error = sole_cause(error)
@@ -263,8 +275,5 @@ def _parse(content: bytes) -> dict[str, Any]:
     return value
 
 
-def _cookie_headers(request: RequestBody) -> list[tuple[bytes, bytes]]:
-    return [
-        (b"set-cookie", f"{name}={value}; Path=/; HttpOnly; SameSite=lax".encode("latin-1"))
-        for name, value in request.changed_cookies().items()
-    ]
+def _cookie_header(name: str, value: str) -> tuple[bytes, bytes]:
+    return b"set-cookie", f"{name}={value}; Path=/; HttpOnly; SameSite=lax".encode("latin-1")

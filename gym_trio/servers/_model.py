@@ -13,7 +13,7 @@ import trio
 
 from .. import errors
 from . import _forms as forms
-from ._authored import EXITS_ARE_ERRORS, authored
+from ._authored import EXITS, authored, refuse_exit
 from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, read_body
 from ._failures import failure_of, failure_to_wire
 from ._model_calls import CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
@@ -131,8 +131,11 @@ class ModelEndpoint:
             request = ModelRequest(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
             request.form, request.attempts = self._form, call.attempts
             call.begin(request)
-            with EXITS_ARE_ERRORS:
+            try:
                 await (call.stream if request.get("stream") else call.answer)(request, send)
+            except EXITS as error:
+                refuse_exit(error)
+                raise
         except trio.Cancelled:
             call.outcome = CallOutcome.CANCELLED
             raise

@@ -181,13 +181,13 @@ class ResourceSessions:
         except SessionConflict as error:
             raise RequestRefused(409, _DETAILS[error.reason]) from None
 
+    def is_named(self, request: RequestBody) -> bool:
+        """Whether the request has a session cookie, of whatever value."""
+        return COOKIE in request.sent_cookies
+
     @contextlib.asynccontextmanager
-    async def using_or_new(self, request: RequestBody) -> AsyncIterator[Any]:
-        """As `using`; where the request has no session cookie, a fresh session that ends with the block."""
-        if COOKIE in request.sent_cookies:
-            with self.using(request) as state:
-                yield state
-            return
+    async def passing(self) -> AsyncIterator[Any]:
+        """A fresh session that ends with the block."""
         session_id, state = await self._open_plain()
         try:
             yield state

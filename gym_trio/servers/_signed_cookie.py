@@ -15,7 +15,7 @@ from ._body import Message, Receive, Scope, Send, parse_cookies
 __all__ = ["CookieEndpoint", "SignedCookie"]
 
 _SIGNATURE_BYTES = 16
-_REMEMBERED = 4096  # values signed here or found good, which every request of a rollout brings again
+_REMEMBERED = 32_768  # values signed here or found good, which every request of a rollout brings again
 
 
 def _encode(content: bytes) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
@@ -22,13 +21,18 @@ class StageTimes:
     the rollout is in now, ``began_at`` when it began, on trio's clock.
     """
 
-    __slots__ = ("_seconds", "began_at", "stage", "tool_calls")
+    __slots__ = ("_clock", "_seconds", "began_at", "stage", "tool_calls")
 
     def __init__(self) -> None:
+        self._clock = trio.lowlevel.current_clock()  # `trio.current_time` looks it up again, in three calls
         self._seconds: dict[str, float] = {}
         self.stage: str | None = None
         self.began_at: float | None = None
         self.tool_calls: list[dict[str, Any]] = []
+
+    def now(self) -> float:
+        """The time on trio's clock."""
+        return self._clock.current_time()
 
     def measure(self, stage: str) -> AbstractContextManager[None]:
         """Count the block's time for ``stage``, however the block ends. It is a span of that name too."""
@@ -37,20 +41,9 @@ class StageTimes:
     def add(self, stage: str, seconds: float) -> None:
         self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
 
-    @contextmanager
-    def tool_call(self, call_id: Any) -> Iterator[None]:
+    def tool_call(self, call_id: Any) -> AbstractContextManager[None]:
         """Record the block as the tool call of that id, however it ends."""
-        record = {"call_id": call_id, "started_at": time.time(), "duration_ms": None, "status": "cancelled"}
-        self.tool_calls.append(record)
-        started = trio.current_time()
-        try:
-            yield
-            record["status"] = "completed"
-        except Exception:
-            record["status"] = "failed"
-            raise
-        finally:
-            record["duration_ms"] = round((trio.current_time() - started) * 1000, 3)
+        return _ToolCall(self, call_id)
 
     def milliseconds(self) -> dict[str, float]:
         """The times as keys of ``ng_perf``: ``seed_ms`` and so on."""
@@ -65,19 +58,41 @@ class _Measured:
     def __init__(self, times: StageTimes, stage: str) -> None:
         self._times = times
         self._stage = stage
-        self._span = telemetry.span(stage)
+        self._span = telemetry.span(stage) if telemetry.is_used() else None
 
     def __enter__(self) -> None:
         times = self._times
-        self._started = trio.current_time()
+        self._started = times.now()
         self._outer, times.stage = times.stage, self._stage
-        self._span.__enter__()
+        if self._span is not None:
+            self._span.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        times = self._times
         try:
-            self._span.__exit__(kind, error, traceback)
+            if self._span is not None:
+                self._span.__exit__(kind, error, traceback)
         finally:
-            self._times.stage = self._outer
-            self._times.add(self._stage, trio.current_time() - self._started)
+            times.stage = self._outer
+            times.add(self._stage, times.now() - self._started)
+
+
+class _ToolCall:
+    """The block of one tool call."""
+
+    __slots__ = ("_record", "_started", "_times")
+
+    def __init__(self, times: StageTimes, call_id: Any) -> None:
+        self._times = times
+        self._record = {"call_id": call_id, "started_at": time.time(), "duration_ms": None, "status": "cancelled"}
+
+    def __enter__(self) -> None:
+        self._times.tool_calls.append(self._record)
+        self._started = self._times.now()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or issubclass(kind, Exception):
+            self._record["status"] = "completed" if kind is None else "failed"
+        self._record["duration_ms"] = round((self._times.now() - self._started) * 1000, 3)
