@@ -188,12 +188,15 @@ def read_ledger(files: RunFiles, keys: NumberSet, *, retry_terminal_timeouts: bo
     notes = []
     for path, record in ((files.failures, ledger.record_failure), (files.output, ledger.record_result)):
         repeated = RepeatedLines()
-        for number, row in read_jsonl(path) if path.exists() else ():
-            try:
+        number = 0
+        try:
+            for number, row in read_jsonl(path) if path.exists() else ():  # noqa: B007  it is used below
                 record(row)
-            except RowError as error:
-                raise RowError(str(error), source=str(path), line=number) from None
-            repeated.note(row)
+                repeated.note(row)
+        except RowError as error:
+            said = str(error).removeprefix(f"{path}:{error.line}: ")
+            what = f"{said}; if the line is taken out, its rollout is run again"
+            raise RowError(what, source=str(path), line=error.line or number) from None
         found = repeated.find([path])
         notes += told(found)
         if path == files.failures:
