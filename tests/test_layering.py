@@ -11,7 +11,7 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "gym_trio"
 
 # A room may import the rooms before its own line, and itself.
 ORDER = [
-    {"errors"},
+    {"errors", "threads"},
     {"telemetry"},
     {"metrics"},
     {"config"},

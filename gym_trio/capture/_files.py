@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import orjson
-import trio
 
 from ..errors import RunError
+from ..threads import Threads
 from ._entry import JSON, Captured, without_keys
 
 __all__ = ["CaptureFolder", "read_captures", "safe_name"]
@@ -22,6 +22,7 @@ logger = logging.getLogger("gym_trio.capture")
 # Calls without a rollout are kept under this name.
 UNATTRIBUTED = "_unattributed"
 
+_READING = Threads()
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -97,7 +98,7 @@ async def read_captures(folder: pathlib.Path, rollout_id: str, *, since: float =
 
     **Cancellation**: the reading thread is left to itself; it changes nothing.
     """
-    return await trio.to_thread.run_sync(_read, folder, rollout_id, since, abandon_on_cancel=True)
+    return await _READING.run(_read, folder, rollout_id, since)
 
 
 def _read(folder: pathlib.Path, rollout_id: str, since: float) -> Captured:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
-import trio
 
 from ..servers import RequestBody, ResourcesServer, Session, output_text
 from ._haystack import vocabulary
@@ -57,7 +56,7 @@ class EquivalenceRule(ResourcesServer):
     async def verify(self, session: Session, request: RequestBody) -> dict[str, Any]:
         rule: GradingRule = self.settings.grading_rule
         text, expected = output_text(request.response), str(request.get("expected_answer") or "")
-        found = await trio.to_thread.run_sync(score, text, expected, rule, abandon_on_cancel=True)
+        found = await self.in_thread(score, text, expected, rule)
         return {"reward": found, "equivalence_score": found}
 
 

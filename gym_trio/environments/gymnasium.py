@@ -7,11 +7,10 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import attrs
-import trio
 
 from ..config import positive_int, structure
 from ..errors import ConfigError, MissingExtraError, RequestRefused
@@ -21,10 +20,7 @@ from ._gymnasium_texts import ACTIONS, RULES, describe
 
 __all__ = ["Gymnasium", "GymnasiumSettings"]
 
-T = TypeVar("T")
-
 _ACTION = re.compile(r"<action>(.*?)</action>", re.DOTALL | re.IGNORECASE)
-THREADS = 64
 
 
 @attrs.frozen(kw_only=True)
@@ -67,7 +63,6 @@ class Gymnasium(GymnasiumServer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         package()
-        self._threads = trio.CapacityLimiter(THREADS)
 
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -86,8 +81,8 @@ class Gymnasium(GymnasiumServer):
         options = {**self.settings.options, **(row.get("env_options") or {})}
         seed = _seed_of(row)
         make = functools.partial(self.make_env, env_id, options)
-        observation, _ = await self._in_thread(functools.partial(session.begin, make, seed))
-        return await self._in_thread(functools.partial(session.look, self.describe, observation))
+        observation, _ = await self.in_thread(session.begin, make, seed)
+        return await self.in_thread(session.look, self.describe, observation)
 
     async def step(self, session: GymnasiumSession, response: Mapping[str, Any], row: RequestBody) -> StepAnswer:
         found = _ACTION.findall(output_text(response))
@@ -95,20 +90,17 @@ class Gymnasium(GymnasiumServer):
             action = self.action_of(session.env, found[-1].strip() if found else "")
         except ValueError as error:
             return f"That is no action: {error}", 0.0, False, False, {}
-        observation, reward, terminated, truncated, _ = await self._in_thread(functools.partial(session.step, action))
+        observation, reward, terminated, truncated, _ = await self.in_thread(session.step, action)
         done = bool(terminated or truncated)
-        text = None if done else await self._in_thread(functools.partial(session.look, self.describe, observation))
+        text = None if done else await self.in_thread(session.look, self.describe, observation)
         return text, float(reward), bool(terminated), bool(truncated), {}
 
     async def dispose_session(self, session: GymnasiumSession) -> None:
         if session.env is not None:
-            await self._in_thread(session.close)
+            await self.in_thread(session.close)
 
     def holds_resources(self, session: Any) -> bool:
         return True
-
-    async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._threads)
 
     def make_env(self, env_id: str, options: Mapping[str, Any]) -> Any:
         """The environment of one session; in text rendering where it can. Runs in a thread."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
-import trio
 
 from .. import metrics
 from ..config import positive_int, structure
@@ -54,9 +53,7 @@ class Mrcr(ResourcesServer):
     async def verify(self, session: Session, request: RequestBody) -> dict[str, Any]:
         text, prefix = output_text(request.response).strip(), str(request.get("random_string_to_prepend") or "")
         # Matching long texts takes a while: the loop must not wait for it.
-        ratio = await trio.to_thread.run_sync(
-            grade, text, str(request.get("expected_answer") or ""), prefix, abandon_on_cancel=True
-        )
+        ratio = await self.in_thread(grade, text, str(request.get("expected_answer") or ""), prefix)
         return {"reward": ratio, "prefix_matched": text.startswith(prefix), "seq_match_ratio": ratio}
 
     def compute_metrics(self, tasks: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:

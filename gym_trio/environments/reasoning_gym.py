@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
-import trio
 
 from ..config import positive_int, structure, suggestion
 from ..errors import ConfigError, MissingExtraError, RequestRefused
@@ -127,7 +126,7 @@ class ReasoningGym(ResourcesServer):
             raise RequestRefused(422, "the row has no metadata.source_dataset, which says how to score it")
         answer = extract(output_text(request.response), request.get("extraction_mode"))
         # Some scorers search or evaluate for a while: the loop must not wait for them.
-        return float(await trio.to_thread.run_sync(_score, source, answer, entry, abandon_on_cancel=True))
+        return float(await self.in_thread(_score, source, answer, entry))
 
 
 def extract(text: str, mode: str | None) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 from xml.parsers import expat
 
 import attrs
-import trio
 
 from ..errors import RequestRefused
 from ..servers import RequestBody, ResourcesServer, Session, output_text
@@ -61,7 +60,7 @@ class StructuredOutputs(ResourcesServer):
     async def verify(self, session: Session, request: RequestBody) -> dict[str, Any]:
         try:
             # Validation of a large document takes a while: the loop must not wait for it.
-            await trio.to_thread.run_sync(self._check, request, abandon_on_cancel=True)
+            await self.in_thread(self._check, request)
         except _Wrong as wrong:
             return {"reward": 0.0, "error_type": wrong.kind, "error_message": str(wrong)[:200]}
         return {"reward": 1.0, "error_type": None, "error_message": None}

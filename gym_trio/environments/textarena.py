@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
-import trio
 
 from ..config import positive_int, structure
 from ..errors import ConfigError, MissingExtraError, RequestRefused
 from ..servers import COMMON_KEYS, GymnasiumServer, RequestBody, ResetAnswer, StepAnswer, output_text
+from ..threads import Threads
 
 __all__ = ["TextArena", "TextArenaSettings"]
 
@@ -82,7 +82,7 @@ class TextArena(GymnasiumServer):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         package()
-        self._thread = trio.CapacityLimiter(1)
+        self._thread = Threads(1)
 
     @classmethod
     def rows(cls, config: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -137,7 +137,7 @@ class TextArena(GymnasiumServer):
                     session.numbers = random.getstate()
                     random.setstate(outside)
 
-        return await trio.to_thread.run_sync(play, abandon_on_cancel=True, limiter=self._thread)
+        return await self._thread.run(play)
 
 
 def package() -> Any:

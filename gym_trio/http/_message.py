@@ -135,7 +135,7 @@ class Response:
             return max(0.0, seconds) if math.isfinite(seconds) else None
         try:
             moment = parsedate_to_datetime(advice)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=datetime.UTC)

@@ -12,10 +12,10 @@ import trio
 from .. import errors
 from ..errors import FailureKind, ModelCallError
 from ..http import Request, Response, StreamedResponse, Transport
-from ..servers import Attempt, ModelRequest
+from ..servers import Attempt, ModelRequest, forms
 from ._endpoint import Endpoint
 from ._provider_settings import ProviderSettings
-from ._refusals import Refusal, failed_in_stream, parse, refusal_of, status_of_failure, unreadable
+from ._refusals import Refusal, failed_in_stream, refusal_of, status_of_failure, unreadable
 
 __all__ = ["Answer", "Chunks", "ProviderAttempt"]
 
@@ -111,7 +111,7 @@ class ProviderAttempt:
         if response.status not in SUCCESS:
             self.refusal = refusal_of(response.status, response.body, media_type, self.secrets)
             return None
-        body = parse(response.body)
+        body = forms.read_object(response.body)
         if body is None:
             self.refusal = unreadable(200, response.body, media_type, self.secrets)
             return None

@@ -14,7 +14,7 @@ from ..errors import FailureKind, FormError, ModelCallError
 from ..servers import ModelRequest, forms
 from ._attempt import Answer
 from ._provider import Provider
-from ._streams import CheckedEvents, incomplete_stream, reading
+from ._streams import CheckedEvents, incomplete_stream, played, reading
 from ._token_ids import REQUEST_KEYS, TokenSource, generation_of, prompt_of
 
 __all__ = ["ChatBackEnd", "ChatOptions"]
@@ -73,11 +73,12 @@ class ChatBackEnd:
         completion = await self._provider.call(request, PATH, chat)
         choice = self._choice_of(completion)
         if self._options.token_ids:
-            entries = (choice.get("logprobs") or {}).get("content") or []
+            with reading(self._server):
+                entries = (choice.get("logprobs") or {}).get("content") or []
+                count = (completion.get("usage") or {}).get("completion_tokens")
+                found = await self._tokens(request, chat, entries, count, choice["message"], choice, completion)
             if not _wants_logprobs(request):
                 choice["logprobs"] = None
-            count = (completion.get("usage") or {}).get("completion_tokens")
-            found = await self._tokens(request, chat, entries, count, choice["message"], choice, completion)
             choice["message"].update(found)
         return self._in_form(request, completion, hub)
 
@@ -115,24 +116,23 @@ class ChatBackEnd:
         if not reader.ended:
             raise incomplete_stream(self._server)
         tokens: JSON | None = None
-        if self._options.token_ids:
-            tokens = await self._tokens(request, chat, reader.tokens, reader.output_tokens, reader.extras)
-        return reader.finish(tokens)
+        with reading(self._server):
+            if self._options.token_ids:
+                tokens = await self._tokens(request, chat, reader.tokens, reader.output_tokens, reader.extras)
+            return reader.finish(tokens)
 
     @contextlib.asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[forms.StreamPiece]]:
         """The answer to ``request`` as a stream in its own form."""
         hub, chat = self._convert(request)
         if self._must_be_whole(chat):
-            whole = await self._whole(request, hub, chat)
-            yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
+            yield played(self._server, request, await self._whole(request, hub, chat))
             return
         with_usage = bool((chat.get("stream_options") or {}).get("include_usage"))
         async with self._streamed(request, chat) as answer:
             if answer.chunks is None:
                 self._choice_of(answer.body or {})
-                whole = self._in_form(request, answer.body or {}, hub)
-                yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
+                yield played(self._server, request, self._in_form(request, answer.body or {}, hub))
                 return
             reader = self._reader(request, hub)
             if hub is None and not self._options.token_ids:
@@ -217,8 +217,10 @@ class ChatBackEnd:
             yield forms.StreamPiece(event.raw)
         if not reader.ended:
             raise incomplete_stream(self._server)
-        reader.finish()
-        yield forms.StreamPiece(whole=forms.responses_to_chat(reader.builder.response))
+        with reading(self._server):
+            reader.finish()
+            whole = forms.responses_to_chat(reader.builder.response)
+        yield forms.StreamPiece(whole=whole)
 
     async def _converted(
         self, request: ModelRequest, chat: JSON, answer: Answer, reader: forms.ChatChunkReader
@@ -229,8 +231,11 @@ class ChatBackEnd:
                 pieces = [writer.feed(made) for made in (reader.feed(event.data) if event.data is not None else ())]
             for piece in pieces:
                 yield piece
-        for made in await self._finish(request, chat, reader):
-            yield writer.feed(made)
+        last = await self._finish(request, chat, reader)
+        with reading(self._server):
+            pieces = [writer.feed(made) for made in last]
+        for piece in pieces:
+            yield piece
 
 
 def _checked(request: ModelRequest) -> JSON:

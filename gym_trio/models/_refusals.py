@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection
 from typing import Any
 
 import attrs
-import orjson
 
 from ..config import redact
 from ..errors import FailureKind
 from ..servers import forms
 
-__all__ = ["Refusal", "failed_in_stream", "parse", "refusal_of", "status_of_failure", "unreadable"]
+__all__ = ["Refusal", "failed_in_stream", "refusal_of", "status_of_failure", "unreadable"]
 
 _SHOWN_CHARACTERS = 500
 _NOT_RETRYABLE = frozenset({501, 505})
@@ -24,7 +22,7 @@ _TOO_LONG = re.compile(
 )
 _QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 
-# A body with one of these is an answer, whatever else it has.
+# A body in which one of these is not empty is an answer, whatever else it has.
 _ANSWERS = frozenset({"choices", "output", "content", "tokens", "data"})
 
 _ADVICE = {
@@ -52,22 +50,10 @@ class Refusal:
     answered: bool = True
 
 
-def parse(content: bytes) -> dict[str, Any] | None:
-    """The JSON object in ``content``, or ``None`` when it holds none."""
-    try:
-        value = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        try:  # what other servers write and orjson refuses: NaN, infinities, lone surrogates
-            value = json.loads(content)
-        except (ValueError, RecursionError):
-            return None
-    return value if isinstance(value, dict) else None
-
-
 def status_of_failure(body: dict[str, Any]) -> int | None:
     """The status that an answer of status 200 should have had, or ``None`` when it is a real answer."""
     error = body.get("error")
-    if not error or (body.get("status") != "failed" and not _ANSWERS.isdisjoint(body)):
+    if not error or (body.get("status") != "failed" and any(body.get(name) for name in _ANSWERS)):
         return None
     code = error.get("code") if isinstance(error, dict) else None
     if isinstance(code, int) and 400 <= code < 600:
@@ -77,9 +63,9 @@ def status_of_failure(body: dict[str, Any]) -> int | None:
 
 def refusal_of(status: int, content: bytes, media_type: str, secrets: Collection[str]) -> Refusal:
     """The refusal in an answer whose ``status`` is not 200."""
-    body = parse(content)
+    body = forms.read_object(content)
     body = redact(body, secrets=secrets) if body is not None else None
-    said = forms.message_of_error(body) or _shown(content, media_type, secrets)
+    said = _line(forms.message_of_error(body) or "") or _shown(content, media_type, secrets)
     error = (body or {}).get("error")
     code = error.get("code") or error.get("type") if isinstance(error, dict) else None
     too_long = bool(_TOO_LONG.search(f"{code} {said}")) and status not in (408, 429)
@@ -101,7 +87,7 @@ def refusal_of(status: int, content: bytes, media_type: str, secrets: Collection
 def failed_in_stream(error: Any, secrets: Collection[str]) -> Refusal:
     """The refusal in the ``error`` of a stream's event. Nothing of the answer is asked for again."""
     body: dict[str, Any] = redact({"error": error}, secrets=secrets)
-    said = forms.message_of_error(body) or "no reason given"
+    said = _line(forms.message_of_error(body) or "") or "no reason given"
     return Refusal(
         status=502,
         message=f"failed in the middle of its answer: {said}",
@@ -135,6 +121,10 @@ def _kind(status: int) -> str:
 def _shown(content: bytes, media_type: str, secrets: Collection[str]) -> str:
     text = str(redact(content[: 8 * _SHOWN_CHARACTERS].decode("utf-8", "replace"), secrets=secrets))
     if "html" in media_type or text.lstrip()[:1] == "<":
-        text = " ".join(re.sub(r"<[^>]*>", " ", text).split())
-        text = f"an HTML page: {text}" if text else "an HTML page"
-    return text[:_SHOWN_CHARACTERS]
+        text = f"an HTML page: {re.sub('<[^>]*>', ' ', text)}"
+    return _line(text)
+
+
+def _line(text: str) -> str:
+    """What is said of a refusal stands in one line of a log or table, however long or broken the provider's text."""
+    return " ".join(text[: 8 * _SHOWN_CHARACTERS].split())[:_SHOWN_CHARACTERS]

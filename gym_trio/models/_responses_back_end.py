@@ -13,7 +13,7 @@ from ..errors import FailureKind, ModelCallError
 from ..servers import ModelRequest, forms
 from ._attempt import Answer
 from ._provider import Provider
-from ._streams import CheckedEvents, incomplete_stream, reading
+from ._streams import CheckedEvents, incomplete_stream, played, reading
 
 __all__ = ["ResponsesBackEnd", "ResponsesOptions"]
 
@@ -50,8 +50,7 @@ class ResponsesBackEnd:
         """The answer to ``request`` as a stream in its own form."""
         async with self._provider.stream(request, PATH, {**self._convert(request), "stream": True}) as answer:
             if answer.chunks is None:
-                whole = self._in_form(request, answer.body or {})
-                yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
+                yield played(self._server, request, self._in_form(request, answer.body or {}))
                 return
             async with contextlib.aclosing(self._pieces(request, answer)) as pieces:
                 yield pieces
@@ -60,29 +59,34 @@ class ResponsesBackEnd:
         writer = forms.open_writer(request.form, request)
         ended = False
         async for event in CheckedEvents(self._server, answer):
-            final = event.data is not None and event.data.get("type") in forms.FINAL_EVENTS
-            ended = ended or final
-            if request.form == "responses":
-                yield forms.StreamPiece(event.raw, event.data.get("response") if final and event.data else None)
-            elif event.data is not None:
-                with reading(self._server):
-                    piece = writer.feed(event.data)
-                yield piece
+            with reading(self._server):
+                whole = event.data["response"] if event.data and event.data["type"] in forms.FINAL_EVENTS else None
+                if whole is not None:
+                    ended, whole = True, self._checked(whole)
+                if request.form == "responses":
+                    piece = forms.StreamPiece(event.raw, whole)
+                else:
+                    piece = writer.feed(event.data) if event.data is not None else forms.StreamPiece()
+            yield piece
         if not ended:
             raise incomplete_stream(self._server)
 
     def _in_form(self, request: ModelRequest, response: JSON) -> JSON:
-        if not isinstance(response.get("output"), list):
-            raise ModelCallError(
-                f"model server {self._server}: the back end's answer is not a Responses object: it has no output",
-                status=502,
-                kind=FailureKind.PROVIDER_UNAVAILABLE,
-            )
-        if request.form == "responses":
-            return response
-        convert = forms.responses_to_chat if request.form == "chat_completions" else forms.responses_to_messages
         with reading(self._server):
+            self._checked(response)
+            if request.form == "responses":
+                return response
+            convert = forms.responses_to_chat if request.form == "chat_completions" else forms.responses_to_messages
             return convert(response)
+
+    def _checked(self, response: JSON) -> JSON:
+        if isinstance(response.get("output"), list):
+            return response
+        raise ModelCallError(
+            f"model server {self._server}: the back end's answer is not a Responses object: it has no output",
+            status=502,
+            kind=FailureKind.PROVIDER_UNAVAILABLE,
+        )
 
     def _convert(self, request: ModelRequest) -> JSON:
         if request.form == "responses":

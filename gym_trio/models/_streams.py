@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ..errors import FailureKind, FormError, ModelCallError
-from ..servers import forms
+from ..servers import ModelRequest, forms
 from ._attempt import Answer
 
-__all__ = ["CheckedEvents", "incomplete_stream", "reading"]
+__all__ = ["CheckedEvents", "incomplete_stream", "played", "reading"]
 
 
 class CheckedEvents:
@@ -71,6 +72,12 @@ def reading(server: str) -> Iterator[None]:
             status=502,
             kind=FailureKind.PROVIDER_UNAVAILABLE,
         ) from error
+
+
+def played(server: str, request: ModelRequest, whole: Mapping[str, Any]) -> forms.ReadyPieces:
+    """A finished answer in the request's form as the stream that the client asked for. **Errors**: as `reading`."""
+    with reading(server):
+        return forms.ReadyPieces(list(forms.pieces_of_whole(request.form, whole, request)))
 
 
 def incomplete_stream(server: str) -> ModelCallError:

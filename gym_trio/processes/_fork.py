@@ -20,6 +20,7 @@ from typing import NoReturn
 import attrs
 import trio
 
+from ..threads import Threads
 from ._sweep import sweep
 from .warden import _kernel
 from .warden._channel import Channel
@@ -31,6 +32,7 @@ __all__ = ["KeptFork", "fork_kept"]
 REAP_SECONDS = 5.0
 CHUNK_BYTES = 65536
 TOKEN_BYTES = 16
+_ENDING = Threads()
 _OWNERS_FILES: list[object] = []  # kept, in a fork
 HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -76,8 +78,8 @@ class KeptFork:
             self._channel.shutdown(socket.SHUT_RDWR)
         self._channel.close()
         with trio.move_on_after(REAP_SECONDS, shield=True):
-            if await trio.to_thread.run_sync(_may_have_left_some, self._keeper, abandon_on_cancel=True):
-                await trio.to_thread.run_sync(sweep, self._token, os.getpid(), abandon_on_cancel=True)
+            if await _ENDING.run(_may_have_left_some, self._keeper):
+                await _ENDING.run(sweep, self._token, os.getpid())
 
     def _listen(self) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -13,6 +13,8 @@ from typing import BinaryIO, Protocol
 
 import trio
 
+from ..threads import Threads
+
 LOGGER = logging.getLogger("gym_trio.processes")
 
 CHUNK_BYTES = 65536
@@ -94,7 +96,7 @@ class Sink:
         self._output = output
         self._on_error = on_error
         self._broken = False
-        self._one_at_a_time = trio.CapacityLimiter(1)
+        self._one_at_a_time = Threads(1)
 
     async def write(self, name: str, lines: Sequence[str]) -> None:
         """Write lines as ``(name) line``."""
@@ -107,7 +109,7 @@ class Sink:
                     self._output(line)
             else:
                 text = "\n".join([*prefixed, ""])
-                await trio.to_thread.run_sync(self._write, text, abandon_on_cancel=True, limiter=self._one_at_a_time)
+                await self._one_at_a_time.run(self._write, text)
         except Exception as exc:
             self._broken = True
             if self._output is not None:
@@ -134,6 +136,7 @@ class Relay:
         self._splitter = LineSplitter()
         self._last: collections.deque[str] = collections.deque(maxlen=KEPT_LINES)
         self._log: BinaryIO | None = None
+        self._log_thread = Threads(1)
         self.finished = trio.Event()
         self._stream = trio.lowlevel.FdStream(fd)
         if log_path is not None:
@@ -179,7 +182,7 @@ class Relay:
         if self._log is None:
             return
         try:
-            await trio.to_thread.run_sync(self._log.write, data, abandon_on_cancel=True)
+            await self._log_thread.run(self._log.write, data)
         except OSError as exc:
             LOGGER.warning("the log of %s takes no more output: %s", self._name, exc)
             self._log.close()

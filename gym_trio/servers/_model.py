@@ -265,4 +265,6 @@ def _parse(content: bytes) -> dict[str, Any]:
         raise errors.RequestRefused(400, f"the body is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise errors.RequestRefused(422, f"the body must be a JSON object, not a {type(value).__name__}")
+    if not isinstance(value.get("stream_options") or {}, dict):
+        raise errors.RequestRefused(400, "'stream_options' must be an object")
     return value

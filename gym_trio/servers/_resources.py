@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, TypeVarTuple
 
 from ..config import structure
 from ..errors import FailureKind, RequestRefused, Stage
+from ..threads import Threads
 from ._aggregate import aggregate_of
 from ._body import RequestBody
 from ._mcp import McpExposure
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ResourcesServer", "Session"]
 
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 Verdict: TypeAlias = "float | Mapping[str, Any]"
 
 
@@ -66,6 +69,7 @@ class ResourcesServer(Server):
         super().__init__(**options)
         bounds = {key: self.config[key] for key in LIMIT_KEYS if self.config.get(key) is not None}
         self.limits = structure(EnvironmentLimits, bounds, key=self.name)
+        self._own_threads = Threads()
         self.verifying = Verifying(self)
         self.tools: Mapping[str, Tool] = tools_of(type(self))
         self.tool_calls = ToolCalls(self)
@@ -121,6 +125,15 @@ class ResourcesServer(Server):
         See `EnvironmentLimits` for the bounds.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define verify")
+
+    async def in_thread(self, call: Callable[[*Ts], T], *arguments: *Ts) -> T:
+        """What ``call`` returns: for what takes long, or blocks, in a method that is async.
+
+        **Cancellation**: leaves the call to itself. It keeps a thread of this server's, of which there are a hundred.
+
+        **Errors**: what it raises.
+        """
+        return await self._own_threads.run(call, *arguments)
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:

@@ -13,6 +13,7 @@ import orjson
 import trio
 
 from ..errors import FailureKind, RolloutFailure, Stage
+from ..threads import Threads
 from ._answers import job_answer
 from ._authored import authored
 from ._body import Reply
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolCalls"]
 
-TOOL_THREADS = 100
 LOOP_SECONDS = 600.0
 PROCESS_SECONDS = 60.0
 
@@ -69,8 +69,7 @@ class ToolCalls:
     def __init__(self, server: ResourcesServer) -> None:
         self._server = server
         self._isolates = any(tool.isolated for tool in server.tools.values())
-        # A tool that hangs in its thread keeps its place there, and takes none of the process's other threads.
-        self._threads = trio.CapacityLimiter(TOOL_THREADS)
+        self._threads = Threads()
         # By the state's identity: only states that a call is using are in here, so none can be taken for another.
         self._turns: dict[int, Turns] = {}
 
@@ -114,7 +113,7 @@ class ToolCalls:
         with trio.move_on_after(seconds):
             call = functools.partial(tool.method, server, session, **arguments)
             if not tool.is_async:
-                call = functools.partial(trio.to_thread.run_sync, call, abandon_on_cancel=True, limiter=self._threads)
+                call = functools.partial(self._threads.run, call)
             found = await authored(call)
             return Reply(encoded_answer(server.name, tool, found))
         raise RolloutFailure(

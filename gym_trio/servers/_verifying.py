@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..errors import FailureKind, RolloutFailure, Stage
+from ..threads import Threads
 from ._answers import job_answer
 from ._authored import authored
 from ._body import RequestBody
@@ -25,7 +26,6 @@ __all__ = ["Verifying"]
 
 LOOP_SECONDS = 600.0
 PROCESS_SECONDS = 60.0
-THREADS = 100
 
 
 class Place(enum.Enum):
@@ -57,6 +57,7 @@ class Verifying:
         self._place = _place_of(type(server), ResourcesServer)
         usual = LOOP_SECONDS if self._place is Place.LOOP else PROCESS_SECONDS
         self._seconds = server.limits.verify_timeout_seconds or usual
+        self._threads = Threads()
 
     @functools.cached_property
     def _pool(self) -> WorkerPool:
@@ -66,11 +67,6 @@ class Verifying:
     @functools.cached_property
     def _at_once(self) -> trio.CapacityLimiter:
         return trio.CapacityLimiter(self._server.limits.verify_processes)
-
-    @functools.cached_property
-    def _threads(self) -> trio.CapacityLimiter:
-        # A verifier that hangs in its thread keeps its place there, and takes none of the process's other threads.
-        return trio.CapacityLimiter(THREADS)
 
     async def verdict(self, session: Any, request: RequestBody) -> dict[str, Any]:
         """The keys of a verify response for ``request``.
@@ -97,10 +93,7 @@ class Verifying:
         scope.deadline = math.inf  # the wait for a thread is not the verifier's
         async with self._at_once:
             scope.deadline = trio.current_time() + self._seconds
-            verify = functools.partial(self._server.verify, session, request)
-            found = await authored(
-                functools.partial(trio.to_thread.run_sync, verify, abandon_on_cancel=True, limiter=self._threads)
-            )
+            found = await authored(self._threads.run, self._server.verify, session, request)
         return await found if inspect.isawaitable(found) else found
 
     async def aclose(self) -> None:

@@ -239,7 +239,7 @@ async def test_an_illegal_move_moves_nothing_and_is_explained() -> None:
         text, reward, terminated, truncated, _ = await server.step(session, response, row)
         assert (reward, terminated, truncated) == (0.0, False, False)
         assert "left, down, right, up" in str(text)
-    assert await server._in_thread(lambda: session.look(server.describe, 0)) == first
+    assert await server.in_thread(session.look, server.describe, 0) == first
     await server.dispose_session(session)
 
 

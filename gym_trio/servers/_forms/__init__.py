@@ -34,6 +34,7 @@ from ._error_bodies import error_body, message_of_error
 from ._events import FINAL_EVENTS, events_of_response
 from ._messages_answers import messages_to_responses, responses_to_messages
 from ._messages_requests import messages_request_to_responses, responses_request_to_messages
+from ._parts import read_object
 from ._sse import EventReader, ReadyPieces, SentEvent, StreamPiece
 from ._writers import EventWriter, error_event, open_writer, pieces_of_whole
 
@@ -58,6 +59,7 @@ __all__ = [
     "messages_to_responses",
     "open_writer",
     "pieces_of_whole",
+    "read_object",
     "responses_request_to_chat",
     "responses_request_to_messages",
     "responses_to_chat",

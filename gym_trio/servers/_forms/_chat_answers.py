@@ -11,7 +11,7 @@ from ...errors import FormError
 from ._chat_turns import TOKEN_KEYS, assistant_items, reasoning_text_of, split_thinking
 from ._parts import JSON, make_id, pick
 
-__all__ = ["chat_to_responses", "echo_request", "id_in_form", "responses_to_chat", "usage_from_chat", "usage_to_chat"]
+__all__ = ["chat_to_responses", "echo_request", "id_in_form", "responses_to_chat", "seconds_of", "usage_from_chat", "usage_to_chat"]
 
 _ECHOED = ("instructions", "metadata", "temperature", "top_p", "max_output_tokens", "reasoning", "text", "user")
 
@@ -32,6 +32,11 @@ def echo_request(request: Mapping[str, Any]) -> JSON:
         "tools": request.get("tools") or [],
         **{name: request[name] for name in _ECHOED if name in request},
     }
+
+
+def seconds_of(stamp: Any) -> float:
+    """The Unix time that an answer says it was made at; now, where it says nothing that can be one."""
+    return float(stamp) if isinstance(stamp, int | float) and 0 < stamp < 2**53 else time.time()
 
 
 def usage_from_chat(usage: Mapping[str, Any] | None) -> JSON | None:
@@ -87,7 +92,7 @@ def chat_to_responses(
     made: JSON = {
         "id": id_in_form("resp_", chat.get("id")),
         "object": "response",
-        "created_at": float(chat.get("created") or time.time()),
+        "created_at": seconds_of(chat.get("created")),
         "status": "incomplete" if cut else "completed",
         "error": None,
         "incomplete_details": {"reason": cut} if cut else None,
@@ -150,7 +155,7 @@ def responses_to_chat(response: Mapping[str, Any]) -> JSON:
     made: JSON = {
         "id": id_in_form("chatcmpl-", response.get("id")),
         "object": "chat.completion",
-        "created": int(response.get("created_at") or time.time()),
+        "created": int(seconds_of(response.get("created_at"))),
         "model": response.get("model") or "",
         "choices": [
             {

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
-from ._chat_answers import _INCOMPLETE, call_to_chat, finish_reason_of, id_in_form, responses_to_chat, usage_from_chat
+from ._chat_answers import (
+    _INCOMPLETE,
+    call_to_chat,
+    finish_reason_of,
+    id_in_form,
+    responses_to_chat,
+    seconds_of,
+    usage_from_chat,
+)
 from ._chat_turns import TOKEN_KEYS
 from ._events import FINAL_EVENTS, ResponseBuilder
 from ._parts import JSON, pick
@@ -40,7 +47,7 @@ class ChatChunkReader:
     def feed(self, chunk: Mapping[str, Any]) -> list[JSON]:
         """The events that ``chunk`` makes. The final ones come from `finish`: usage may follow the last text."""
         begun = {"id": id_in_form("resp_", chunk.get("id")), **pick(chunk, "model", "service_tier")}
-        events = self.builder.begin(**begun, created_at=float(chunk.get("created") or time.time()))
+        events = self.builder.begin(**begun, created_at=seconds_of(chunk.get("created")))
         self._usage = usage_from_chat(chunk.get("usage")) or self._usage
         self.extras.update(pick(chunk, "prompt_token_ids"))
         for choice in chunk.get("choices") or ():
@@ -134,7 +141,7 @@ class ChatWriter:
         self._base = {
             "id": id_in_form("chatcmpl-", response.get("id")),
             "object": "chat.completion.chunk",
-            "created": int(response.get("created_at") or time.time()),
+            "created": int(seconds_of(response.get("created_at"))),
             "model": response.get("model") or "",
         }
         return self._chunk({"role": "assistant", "content": ""})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import functools
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+import orjson
+
 from ...errors import FormError
 
-__all__ = ["JSON", "make_id", "part_from_chat", "part_to_chat", "parts_of", "pick", "reads", "text_of"]
+__all__ = ["JSON", "make_id", "part_from_chat", "part_to_chat", "parts_of", "pick", "read_object", "reads", "text_of"]
 
 JSON = dict[str, Any]
 
@@ -35,6 +38,23 @@ def reads(what: str) -> Callable[[Convert], Convert]:
         return cast(Convert, checked)
 
     return decorate
+
+
+def read_object(content: bytes) -> JSON | None:
+    """The JSON object that another server wrote, or ``None`` when it wrote none.
+
+    What the standard library writes and orjson refuses becomes what can be sent on: NaN and infinities null, half a
+    character "?", an integer beyond 64 bits a float.
+    """
+    try:
+        value = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        try:
+            value = json.loads(content, parse_constant=lambda _: None)
+            value = orjson.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
 
 
 def make_id(prefix: str) -> str:

@@ -9,6 +9,7 @@ import attrs
 import orjson
 
 from ...errors import FormError
+from ._parts import read_object
 
 __all__ = ["DONE", "EventReader", "ReadyPieces", "SentEvent", "StreamPiece", "sse"]
 
@@ -93,10 +94,7 @@ def _data_of(block: bytes) -> dict[str, Any] | None:
 
 
 def _parse(data: bytes) -> dict[str, Any]:
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        value = None
-    if not isinstance(value, dict):
+    value = read_object(data)
+    if value is None:
         raise FormError(f"the stream holds an event that is not a JSON object: {data[:200]!r}")
     return value
