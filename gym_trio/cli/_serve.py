@@ -46,12 +46,12 @@ def serve_command(
         The port to listen on; 0 takes a free one.
     config
         A configuration. The server takes the keys of its block, and reaches the other servers of the configuration at
-        the host and port of theirs.
+        the host and port of theirs. Those that it does not refer to need not be whole.
     name
         Which server of the configuration it is; not needed when only one fits.
     """
     sys.path.insert(0, os.getcwd())
-    loaded = load_config(config, env=os.environ) if config is not None else None
+    loaded = load_config(config, env=os.environ, whole=False) if config is not None else None
     if port:
         check_port_free(target, host, port)
     code = trio.run(_serve, target, host, port, loaded, name)
@@ -117,6 +117,13 @@ def _load(module_name: str, attribute: str, target: str) -> Any:
 
 
 def _block_of(loaded: GymConfig | None, name: str | None, server_type: str, target: str) -> ServerBlock:
+    block = _find_block(loaded, name, server_type, target)
+    if loaded is not None and block.name in loaded.dangling:
+        raise loaded.dangling[block.name]
+    return block
+
+
+def _find_block(loaded: GymConfig | None, name: str | None, server_type: str, target: str) -> ServerBlock:
     if loaded is None:
         return ServerBlock(
             name=name or target.rpartition(":")[2], server_type=server_type, implementation=target, settings={}

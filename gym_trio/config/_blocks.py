@@ -108,20 +108,24 @@ def make_block(name: str, value: Mapping[str, Any], layers: list[Layer]) -> Serv
     )
 
 
-def check_references(blocks: tuple[ServerBlock, ...], layers: list[Layer]) -> None:
-    """**Errors**: `ConfigError` for a ``{type, name}`` that no server of the configuration answers to."""
+def dangling_references(blocks: tuple[ServerBlock, ...], layers: list[Layer]) -> dict[str, ConfigError]:
+    """By server, what is wrong with its first ``{type, name}`` that no server of the configuration answers to."""
     types = {block.name: block.server_type for block in blocks}
+    found: dict[str, ConfigError] = {}
     for block in blocks:
         for below, kind, name in _references(block.settings):
             path = (block.name, block.server_type, block.implementation, *below)
             if kind not in SERVER_TYPES:
-                raise _error(f"unknown server type {kind!r}{suggestion(kind, SERVER_TYPES)}", (*path, "type"), layers)
-            if types.get(name) == kind:
+                error = _error(f"unknown server type {kind!r}{suggestion(kind, SERVER_TYPES)}", (*path, "type"), layers)
+            elif name not in types:
+                near = suggestion(name, [other for other, its in types.items() if its == kind])
+                error = _error(f"there is no server {name!r} of type {kind!r}{near}", (*path, "name"), layers)
+            elif types[name] != kind:
+                error = _error(f"{name!r} is one of {types[name]}, not of {kind}", path, layers)
+            else:
                 continue
-            if name in types:
-                raise _error(f"{name!r} is one of {types[name]}, not of {kind}", path, layers)
-            near = suggestion(name, [other for other, its in types.items() if its == kind])
-            raise _error(f"there is no server {name!r} of type {kind!r}{near}", (*path, "name"), layers)
+            found.setdefault(block.name, error)
+    return found
 
 
 def _references(settings: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import attrs
 
 from ..errors import ConfigError
-from ._blocks import block_warnings, check_references, is_block, looks_like_servers, make_block, without_replaced
+from ._blocks import block_warnings, dangling_references, is_block, looks_like_servers, make_block, without_replaced
 from ._directives import apply_directives
 from ._files import INCLUDE_KEY, FileTree, Roots, read_yaml
 from ._interpolate import interpolate, referred_names, refuse_missing
@@ -37,6 +37,7 @@ def load_config(
     env: Mapping[str, str] | None = None,
     env_yaml: PathLike | Literal[False] | None = None,
     cwd: PathLike | None = None,
+    whole: bool = True,
 ) -> GymConfig:
     """Load a configuration: from a mapping, a path, or a list of these.
 
@@ -44,7 +45,8 @@ def load_config(
     ``env.yaml``, then mappings, then ``overrides``. A mapping's server of another implementation replaces the one of
     that name; two files that disagree so are an error. ``env_yaml=None`` reads the ``env.yaml`` of the working
     directory if there is one, a path reads that file, False reads none. ``env`` is the environment that
-    ``${oc.env:...}`` and ``NEMO_GYM_EXTRA_ROOTS`` are looked up in; without it there is none.
+    ``${oc.env:...}`` and ``NEMO_GYM_EXTRA_ROOTS`` are looked up in; without it there is none. With ``whole=False`` a
+    server may refer to one that is not there: its error is in `GymConfig.dangling`, for whoever wants that server.
 
     **Errors**: `ConfigError`, one line that names the file, the key's path and the nearest right name.
     """
@@ -65,7 +67,10 @@ def load_config(
     refuse_missing(content, layers)
     content = interpolate(content, layers, env)
     content.pop(INCLUDE_KEY, None)
-    return _validated(content, layers, known=referred | copied)
+    loaded = _validated(content, layers, known=referred | copied)
+    for error in loaded.dangling.values() if whole else ():
+        raise error
+    return loaded
 
 
 def _layers(
@@ -192,13 +197,19 @@ def _validated(content: dict[str, Any], layers: list[Layer], *, known: set[str])
                 key=name,
             )
         settings[name] = value
-    check_references(tuple(blocks), layers)
     run = _run_settings(settings, layers)
     check_routes(run, tuple(blocks), layers)
     warnings += block_warnings(tuple(blocks))
     warnings += _shutdown_warnings(run, blocks)
     files = tuple(dict.fromkeys(layer.name for layer in layers if layer.name and layer.name != COMMAND_LINE))
-    return GymConfig(servers=tuple(blocks), settings=settings, run=run, warnings=tuple(warnings), files=files)
+    return GymConfig(
+        servers=tuple(blocks),
+        settings=settings,
+        run=run,
+        warnings=tuple(warnings),
+        files=files,
+        dangling=dangling_references(tuple(blocks), layers),
+    )
 
 
 def _may_stand(name: str, layers: list[Layer], known: set[str]) -> bool:

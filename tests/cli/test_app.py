@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import socket
+import sys
 from typing import Any
 
 import orjson
@@ -12,6 +13,9 @@ import pytest
 
 import gym_trio
 from gym_trio.cli._app import COMMANDS
+from gym_trio.cli._serve import load_target
+from gym_trio.config import load_config
+from gym_trio.http import ServerClient
 
 HOLDER = pathlib.Path("/proc/self/comm")
 
@@ -95,6 +99,21 @@ def test_list_describes_what_is_the_users_own(run: Any, tmp_path: pathlib.Path) 
         assert (ran.code, said in ran.err) == (2, True), ran.err
 
 
+def test_a_folder_without_a_model_can_be_served(
+    run: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment needs none, whatever the agent beside it refers to."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    # What stands there now, also where nothing does, stands there again afterwards.
+    monkeypatch.setitem(sys.modules, "environment", sys)
+    del sys.modules["environment"]
+    run("env", "init", "sky")
+    loaded = load_config(tmp_path / "sky/config.yaml", env_yaml=False, whole=False)
+    for name in (None, "sky"):
+        _app, shown = load_target("sky/environment.py:Sky", loaded, name, ServerClient())
+        assert shown == "sky"
+
+
 def test_what_cannot_be_served_is_one_line(run: Any, tmp_path: pathlib.Path) -> None:
     """A port in use with its holder, and a file that is not there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -105,5 +124,10 @@ def test_what_cannot_be_served_is_one_line(run: Any, tmp_path: pathlib.Path) -> 
         ran.err
         == f"gym-trio: mcqa: port {port} on 127.0.0.1 is in use by {HOLDER.read_text().strip()} (pid {os.getpid()})\n"
     )
+    run("env", "init", "sky")
+    ran = run("serve", "simple_agent", "--config", "sky/config.yaml", "--port", 0)
+    key = "sky_agent.responses_api_agents.simple_agent.model_server.name"
+    said = f"sky/config.yaml: {key}: there is no server 'policy_model' of type 'responses_api_models'"
+    assert (ran.code, said in ran.err) == (2, True), ran.err
     ran = run("serve", "nope.py:Sky")
     assert (ran.code, ran.err) == (2, f"gym-trio: nope.py:Sky: there is no file {tmp_path}/nope.py\n")

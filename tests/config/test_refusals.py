@@ -248,3 +248,21 @@ def test_a_secret_is_not_in_the_error_about_it():
     with pytest.raises(ConfigError) as caught:
         load_config({"limit": "sk-abcdefgh"}, env_yaml=False)
     assert "abcdefgh" not in str(caught.value)
+
+
+def test_a_server_that_is_wanted_alone_needs_its_own_references_only() -> None:
+    """The others' are told by server, each with the file's and the key's name; by default the first is refused."""
+    missing = {"type": "responses_api_models", "name": "policy"}
+    content = {
+        "sky": {"resources_servers": {"mcqa": {}}},
+        "agent": {"responses_api_agents": {"simple_agent": {"model_server": missing}}},
+        "other": {"responses_api_agents": {"simple_agent": {"model_server": {**missing, "name": "sky"}}}},
+    }
+    loaded = load_config(content, env_yaml=False, whole=False)
+    assert {name: error.key for name, error in loaded.dangling.items()} == {
+        "agent": "agent.responses_api_agents.simple_agent.model_server.name",
+        "other": "other.responses_api_agents.simple_agent.model_server",
+    }
+    with pytest.raises(ConfigError) as caught:
+        load_config(content, env_yaml=False)
+    assert str(caught.value) == str(loaded.dangling["agent"])
