@@ -93,13 +93,18 @@ def failure_from_wire(server: str, status: int, body: str | bytes) -> RolloutFai
         return None
     if not isinstance(form, Mapping) or not isinstance(kind, str):
         return None
+
+    def part(key: str, kind: type) -> Any:
+        value = form.get(key)
+        return value if isinstance(value, kind) else None
+
     return RolloutFailure(
         kind,
         str(reason),
-        form.get("http_status") or status,
-        form.get("stage") or Stage.AGENT,
+        part("http_status", int) or status,
+        part("stage", str) or Stage.AGENT,
         bool(form.get("terminal")),
-        body=form.get("response_body") or "",
-        exception_type=form.get("exception_type"),
-        details=form.get("details"),
+        body=part("response_body", str) or "",
+        exception_type=part("exception_type", str),
+        details=part("details", dict),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import pickle
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -128,7 +127,7 @@ class ToolCalls:
         if "state" in answer:
             try:
                 state_from(answer["state"], session, self._server)
-            except (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError) as error:
+            except Exception as error:  # noqa: BLE001  bytes of any kind, and the author's own ``__setstate__``
                 raise job.unfit(f"the state that {job.what} left cannot be taken back: {error}") from None
         return Reply(orjson.dumps(job_answer(answer, job)))
 

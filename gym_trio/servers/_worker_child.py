@@ -25,7 +25,7 @@ from ._jobs import Job
 
 __all__ = ["HEAD", "confine", "main", "serve_one"]
 
-HEAD = struct.Struct("!Q")  # the length of what follows it
+HEAD = struct.Struct("!QQ")  # the length of what follows it, and the question's number
 
 _PR_SET_PDEATHSIG = 1
 
@@ -36,7 +36,8 @@ def main(descriptor: int) -> None:
     """Serve the process at the other end of the socket ``descriptor`` until it closes it."""
     link = socket.socket(fileno=descriptor)
     link.set_inheritable(False)
-    made = pickle.loads(_receive(link))
+    number, content = _receive(link)
+    made = pickle.loads(content)
     confine(link, os.getppid(), made["memory_bytes"])
     try:
         server = _find_class(made["module"], made["file"], made["class"])(name=made["name"], config=made["config"])
@@ -44,12 +45,13 @@ def main(descriptor: int) -> None:
     except Exception as error:
         logger.error("a worker process could not be set up", exc_info=error)
         answer = {"error": f"{type(error).__name__}: {error}"}
-    _send(link, orjson.dumps(answer))
+    _send(link, number, orjson.dumps(answer))
     while "ready" in answer:
-        serve_one(link, server, pickle.loads(_receive(link)))
+        number, content = _receive(link)
+        serve_one(link, server, pickle.loads(content), number)
 
 
-def serve_one(link: socket.socket, server: Any, job: Job) -> None:
+def serve_one(link: socket.socket, server: Any, job: Job, number: int = 0) -> None:
     """Carry one job out and answer.
 
     What the job has forked may come back from it too. It ends here as a program of its own would: an answer of its own
@@ -66,7 +68,7 @@ def serve_one(link: socket.socket, server: Any, job: Job) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
         os._exit(code)
-    _send(link, answer)
+    _send(link, number, answer)
 
 
 def confine(link: socket.socket, parent: int, memory_bytes: int) -> None:
@@ -101,9 +103,9 @@ def _memory_in_use() -> int:
         return 0
 
 
-def _receive(link: socket.socket) -> bytes:
-    (length,) = HEAD.unpack(_exactly(link, HEAD.size))
-    return _exactly(link, length)
+def _receive(link: socket.socket) -> tuple[int, bytes]:
+    length, number = HEAD.unpack(_exactly(link, HEAD.size))
+    return number, _exactly(link, length)
 
 
 def _exactly(link: socket.socket, length: int) -> bytes:
@@ -120,9 +122,9 @@ def _exactly(link: socket.socket, length: int) -> bytes:
     return b"".join(parts)
 
 
-def _send(link: socket.socket, content: bytes) -> None:
+def _send(link: socket.socket, number: int, content: bytes) -> None:
     try:
-        link.sendall(HEAD.pack(len(content)) + content)
+        link.sendall(HEAD.pack(len(content), number) + content)
     except OSError:
         os._exit(0)
 

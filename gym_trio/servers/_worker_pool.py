@@ -106,7 +106,7 @@ class WorkerPool:
     async def _obtain(self) -> WorkerProcess:
         while self._idle:
             process = self._idle.pop()
-            if not process.has_exited:
+            if process.may_be_asked:
                 return process
             await self._give_up(process)
         process, introduction = await start_worker(self.server, self.server.worker_home, self.memory_bytes)

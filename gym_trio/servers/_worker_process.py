@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import select
 import signal
 import socket
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
-import orjson
 import trio
 
+from ._answers import UNREADABLE, read_answer
 from ._jobs import Job
 from ._worker_child import HEAD, confine, serve_one
 from ._worker_home import WorkerFailed, WorkerHome
@@ -73,6 +74,7 @@ class WorkerProcess:
 
     _life: Life
     _link: trio.SocketStream
+    _asked: int = 0
     _ended: bool = False
 
     async def ask(self, question: bytes | None) -> dict[str, Any]:
@@ -80,21 +82,31 @@ class WorkerProcess:
 
         **Cancellation**: leaves the process in the middle of its work; only `end` is allowed then.
 
-        **Errors**: `WorkerFailed` when the process ends instead, or says too much.
+        **Errors**: `WorkerFailed` when the process ends instead, says too much, or what cannot be read.
         """
+        number = self._asked
+        self._asked += 1
         try:
             if question is not None:
-                await self._link.send_all(HEAD.pack(len(question)) + question)
-            (length,) = HEAD.unpack(await self._receive(HEAD.size))
-            if length > ANSWER_BYTES:
-                raise WorkerFailed(f"has answered with {length} bytes, above {ANSWER_BYTES}")
-            answer: dict[str, Any] = orjson.loads(await self._receive(length))
+                await self._link.send_all(HEAD.pack(len(question), number) + question)
+            return await self._answer_to(number)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             # Its end of the socket is closed a moment before it counts as exited.
             with trio.move_on_after(EXIT_SECONDS):
                 await self._life.wait()
             raise WorkerFailed(f"ended: {await self.end()}") from None
-        return answer
+
+    async def _answer_to(self, number: int) -> dict[str, Any]:
+        while True:
+            length, answered = HEAD.unpack(await self._receive(HEAD.size))
+            if length > ANSWER_BYTES:
+                raise WorkerFailed(f"has answered with {length} bytes, above {ANSWER_BYTES}")
+            content = await self._receive(length)
+            if answered == number:
+                return read_answer(content)
+            if answered > number:
+                raise WorkerFailed(UNREADABLE)
+            # A further answer to an earlier question, by what had run for it; it is nobody's.
 
     async def _receive(self, length: int) -> bytes:
         parts = bytearray()
@@ -106,8 +118,13 @@ class WorkerProcess:
         return bytes(parts)
 
     @property
-    def has_exited(self) -> bool:
-        return self._ended or self._life.returncode is not None
+    def may_be_asked(self) -> bool:
+        """It has not exited, and has said nothing that nobody has asked for."""
+        if self._ended or self._life.returncode is not None:
+            return False
+        said = select.poll()
+        said.register(self._link.socket, select.POLLIN)
+        return not said.poll(0)
 
     async def end(self) -> str:
         """Kill it with what it started; say how it had ended. Once it has, again does nothing.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -126,6 +128,18 @@ def recurse(request: RequestBody) -> None:
     recurse(request)
 
 
+def say_on_the_link(request: RequestBody) -> float:
+    content: bytes = request["frame"].encode()
+    head = struct.pack("!QQ", request.get("length", len(content)), request["number"])
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                os.write(int(name), head + content)
+    if request.get("last_word"):
+        os._exit(0)
+    return 0.75
+
+
 def chatter(request: RequestBody) -> float:
     sys.stdout.write("to the log\n")
     return 0.5
@@ -144,6 +158,7 @@ ACTS: dict[str, Any] = {
     "fork": fork,
     "fork_and_die": fork_and_die,
     "recurse": recurse,
+    "say_on_the_link": say_on_the_link,
     "chatter": chatter,
     "nan": lambda request: float("nan"),
     "infinity": lambda request: float("inf"),

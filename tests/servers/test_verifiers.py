@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import signal
@@ -114,6 +115,88 @@ async def test_what_a_verifier_forks_answers_nothing(open_servers: Any, kind: An
     async with open_servers((kind, "env", {**BOUNDS, "verify_processes": 1})) as gym:
         answers = [await judged(gym, do=what, fork=end) for what in ("chatter", "fork", "chatter", "fork", "slow")]
         assert [answer.json().get("reward") for answer in answers] == [0.5, code, 0.5, code, 1.0]
+
+
+UNREADABLE = [
+    "",
+    "{",
+    "5",
+    "null",
+    "[]",
+    "{}",
+    '{"else": 1}',
+    '{"ready": true}',
+    '{"retire": false}',
+    '{"answer": {"reward": 1}, "refused": [422, "x"]}',
+    '{"refused": 5}',
+    '{"refused": [422]}',
+    '{"refused": ["x", "y"]}',
+    '{"refused": [99999, "y"]}',
+    '{"refused": [true, "y"]}',
+    '{"failure": []}',
+    '{"failure": {"failure": {"failure_kind": 5, "failure_reason": ""}}}',
+    '{"answer": {"reward": 1}, "state": 5}',
+    "\x00" * 9,
+    "[" * 100_000,
+]
+
+
+def last_question(kind: Any, *, of_its_process: bool = False) -> int:
+    """The number of what a process is asked: a fork one thing, any other first to set up, and here one or two more."""
+    return 0 if "<locals>" in kind.__qualname__ else 1 + of_its_process
+
+
+async def test_an_answer_in_a_wrong_form_is_one_verifier_error(open_servers: Any, kind: Any) -> None:
+    """Whatever the verifier's process sends: its rollout says so, and the next one is judged by another process."""
+    async with open_servers((kind, "env", {**BOUNDS, "verify_processes": 1})) as gym:
+        pid = None
+        for frame in UNREADABLE:
+            number = last_question(kind, of_its_process=pid is not None)
+            failure = (await judged(gym, do="say_on_the_link", frame=frame, number=number)).json()["failure"]
+            assert (failure["failure_kind"], failure["stage"]) == ("verifier_error", "verification"), frame
+            assert failure["failure_reason"] == "the verifier's process gave an answer that cannot be read", frame
+            before, pid = pid, (await judged(gym)).json()["pid"]
+            assert pid != before, frame
+
+
+async def test_a_failure_of_odd_parts_is_still_that_failure(open_servers: Any, kind: Any) -> None:
+    """What is no status, stage or body is passed over."""
+    odd = {"http_status": [], "stage": 5, "response_body": 7, "exception_type": {}, "details": 3, "terminal": "x"}
+    frame = {"failure": {"failure": {"failure_kind": "verifier_error", "failure_reason": "told", **odd}}}
+    async with open_servers((kind, "env", BOUNDS)) as gym:
+        number = last_question(kind)
+        response = await judged(gym, do="say_on_the_link", frame=json.dumps(frame), number=number)
+        failure = response.json()["failure"]
+        assert (failure["failure_kind"], failure["failure_reason"]) == ("verifier_error", "told")
+
+
+async def test_a_second_answer_is_not_the_next_ones(open_servers: Any, kind: Any) -> None:
+    """A process has said more than it was asked for: that is nobody's, whenever it comes."""
+    async with open_servers((kind, "env", {**BOUNDS, "verify_processes": 1})) as gym:
+        first = '{"answer": {"reward": 0.25}}'
+        said = (await judged(gym, do="say_on_the_link", frame=first, number=last_question(kind))).json()
+        assert said["reward"] == 0.25  # the verifier's own 0.75 comes after it
+        assert (await judged(gym, do="chatter")).json()["reward"] == 0.5
+
+
+async def test_an_answer_to_what_was_not_asked_yet_is_none(open_servers: Any, kind: Any) -> None:
+    """It waits for nobody: the verifier that gave it has failed, and another process is asked next."""
+    async with open_servers((kind, "env", {**BOUNDS, "verify_processes": 1})) as gym:
+        response = await judged(gym, do="say_on_the_link", frame='{"answer": {"reward": 0.25}}', number=2**40)
+        assert response.json()["failure"]["failure_reason"].endswith("gave an answer that cannot be read")
+        assert (await judged(gym, do="chatter")).json()["reward"] == 0.5
+
+
+@pytest.mark.parametrize(("frame", "length"), [("{}", 3), ("", 1), ("{}", 2**40)])
+async def test_half_an_answer_is_one_verifier_error(open_servers: Any, kind: Any, frame: str, length: int) -> None:
+    """The process has ended in the middle of it, or has promised more than is read."""
+    async with open_servers((kind, "env", BOUNDS)) as gym:
+        sent = {"frame": frame, "length": length, "number": last_question(kind), "last_word": True}
+        response = await judged(gym, do="say_on_the_link", **sent)
+        failure = response.json()["failure"]
+        assert failure["failure_kind"] == "verifier_error"
+        assert ("ended: exit code 0" if length < 9 else f"{2**40} bytes") in failure["failure_reason"]
+        assert (await judged(gym, do="chatter")).json()["reward"] == 0.5
 
 
 async def test_a_verifier_may_refuse_a_row(open_servers: Any, verifiers: Any) -> None:

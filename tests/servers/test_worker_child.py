@@ -130,7 +130,7 @@ def test_a_server_that_goes_without_reading_ends_its_process_without_a_word() ->
         process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stderr=subprocess.PIPE)
         theirs.close()
         content = pickle.dumps(made)
-        ours.sendall(HEAD.pack(len(content)) + content)
+        ours.sendall(HEAD.pack(len(content), 0) + content)
         ours.recv(1, socket.MSG_PEEK)  # the process has answered, and reads on
     assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 0
