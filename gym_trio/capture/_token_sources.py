@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,10 +43,23 @@ def training_arrays(result: Mapping[str, Any], *, captured: Captured | None = No
 
 
 def _call_of(item: Mapping[str, Any]) -> TokenCall | None:
-    prompt, generation, log_probs = (item.get(key) for key in forms.TOKEN_KEYS)
-    if prompt is None or generation is None or log_probs is None or len(generation) != len(log_probs):
+    """The tokens on ``item``, or ``None`` where they are not all there: no token is made up, nor its probability."""
+    found: list[Any] = [item.get(key) for key in forms.TOKEN_KEYS]
+    if not all(isinstance(values, list) for values in found):
+        return None
+    try:
+        prompt, generation, log_probs = (array(code, values) for code, values in zip("qqf", found, strict=True))
+    except (TypeError, OverflowError):
+        return None
+    if len(generation) != len(log_probs) or not all(map(math.isfinite, log_probs)):
         return None
     return TokenCall(prompt, generation, log_probs)
+
+
+def _items_of_result(result: Mapping[str, Any]) -> list[Any]:
+    response = result.get("response")
+    output = response.get("output") if isinstance(response, Mapping) else None
+    return output if isinstance(output, list) else []
 
 
 def record_of_result(result: Mapping[str, Any]) -> TokenRecord:
@@ -54,7 +69,10 @@ def record_of_result(result: Mapping[str, Any]) -> TokenRecord:
     """
     calls: list[TokenCall | None] = []
     open_items = False
-    for item in (result.get("response") or {}).get("output") or ():
+    for item in _items_of_result(result):
+        if not isinstance(item, Mapping):
+            open_items = True
+            continue
         if str(item.get("type", "message")).endswith("_output") or item.get("role", "assistant") != "assistant":
             if open_items:
                 calls.append(None)

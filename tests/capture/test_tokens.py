@@ -132,6 +132,41 @@ def test_what_cannot_be_built_is_masked_with_a_reason(result, reason) -> None:
     assert training_arrays(result) is None
 
 
+@pytest.mark.parametrize("wrong", [None, "x", 7, 1.5, True, {}, [None], ["x"], [[1]], [{}], [1, 2, 3, 4, 5]])
+@pytest.mark.parametrize("key", ["generation_token_ids", "generation_log_probs"])
+def test_tokens_that_are_none_mask_the_sample(key, wrong) -> None:
+    """A value that no array can hold, or that is no number to train on, is a call whose tokens are not known."""
+    check_masked(key, wrong)
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [
+        *(("generation_log_probs", [value]) for value in (float("nan"), float("inf"), float("-inf"), -1e300)),
+        *(("generation_token_ids", [value]) for value in (1.5, 2**63, 1e30)),
+        *(("prompt_token_ids", value) for value in (None, "x", 7, {}, [None], [1.5], [2**63])),
+    ],
+)
+def test_numbers_that_no_token_has_mask_the_sample(key, wrong) -> None:
+    """A probability of zero is written as null, minus infinity or NaN: none of them reaches a trainer's loss."""
+    check_masked(key, wrong)
+
+
+def check_masked(key, wrong) -> None:
+    good, bad = message("a", **tokens([1], [2])), message("b", **{**tokens([1, 2, 3], [4]), key: wrong})
+    result = row(good, RESULT, bad)
+    assert record_of_result(result).mask_reason is MaskReason.MISSING_TOKENS
+    assert training_arrays(result) is None
+
+
+@pytest.mark.parametrize("wrong", [None, "x", 1.5, True, [1], {"a": 1}])
+def test_a_response_that_is_none_masks_the_sample(wrong) -> None:
+    """Rows come from any server: what is no response, and what is no item in one, has no tokens."""
+    for result in ({**row(), "response": wrong}, {**row(), "response": {"output": wrong}}, row(wrong)):
+        assert record_of_result(result).mask_reason is MaskReason.NO_TOKENS
+        assert training_arrays(result) is None
+
+
 def test_a_row_without_a_reward_has_no_arrays() -> None:
     """There is nothing to train towards."""
     assert training_arrays(row(message("a", **tokens([1], [2]))) | {"reward": None}) is None

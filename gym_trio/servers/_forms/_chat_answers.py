@@ -11,7 +11,15 @@ from ...errors import FormError
 from ._chat_turns import TOKEN_KEYS, assistant_items, reasoning_text_of, split_thinking
 from ._parts import JSON, make_id, pick
 
-__all__ = ["chat_to_responses", "echo_request", "id_in_form", "responses_to_chat", "seconds_of", "usage_from_chat", "usage_to_chat"]
+__all__ = [
+    "chat_to_responses",
+    "echo_request",
+    "id_in_form",
+    "responses_to_chat",
+    "seconds_of",
+    "usage_from_chat",
+    "usage_to_chat",
+]
 
 _ECHOED = ("instructions", "metadata", "temperature", "top_p", "max_output_tokens", "reasoning", "text", "user")
 
