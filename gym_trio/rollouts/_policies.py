@@ -17,6 +17,7 @@ from ..errors import UsageError
 from ._again import rows_to_send_again
 from ._groups import GroupBook, TakenGroups, task_of
 from ._outcomes import RolloutOutcome
+from ._rows import ROLLOUT_ID_KEY, TASK_INDEX_KEY
 from ._stream import RolloutStream
 
 
@@ -85,8 +86,8 @@ async def take_groups(
 ) -> TakenGroups:
     """Take groups of repeats, each until it has ``size`` outcomes or its own cutoff passes.
 
-    Rows belong together by ``key``, by default ``_ng_task_index``: give each task's ``size`` rows the same one. A row
-    without one is a group of its own, which is never whole when ``size`` is over 1.
+    Rows belong together by ``key``, by default ``_ng_task_index``: give each task's ``size`` rows the same one. With a
+    ``size`` of 1 no row needs one; with any other, a row without one could belong to no group that is ever whole.
 
     With ``quantile``, a group that has that part of its ``size`` outcomes waits for the others only until ``stretch``
     times what those took, counted from the first start among them; what finishes later is ``late``. A group that is
@@ -97,7 +98,8 @@ async def take_groups(
     taken of groups that are not settled is in ``open``; give the whole record as ``after`` to the next call, which goes
     on with them. All outcomes count, failures too, so that a group whose rows have all ended is never waited for.
 
-    **Cancellation** and **Errors**: as `take_until_deadline`; `UsageError` for a wrong argument, before all.
+    **Cancellation** and **Errors**: as `take_until_deadline`; `UsageError` for a wrong argument, before all, and at the
+    first outcome whose row has no ``_ng_task_index``, which is then the last in ``into``.
     """
     if groups is not None and groups < 1:
         raise UsageError(f"groups must be 1 or more, or None, not {groups}")
@@ -117,6 +119,11 @@ async def take_groups(
         if outcome is not None:
             if into is not None:
                 into.append(outcome)
+            if size > 1 and key is task_of and outcome.row.get(TASK_INDEX_KEY) is None:
+                raise UsageError(
+                    f"the row of {outcome.row.get(ROLLOUT_ID_KEY)} has no {TASK_INDEX_KEY}: "
+                    f"give the {size} rows of each task the same one, or take_groups a key"
+                )
             book.add(key(outcome.row), outcome, trio.current_time())
         elif ended:
             book.settle_all()

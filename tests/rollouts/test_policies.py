@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -80,7 +81,7 @@ async def test_until_a_count(autojump_clock: Any, balanced: Balanced) -> None:
 async def test_a_cancelled_policy_leaves_what_it_took(autojump_clock: Any, policy: str) -> None:
     """Outcomes taken before a cancellation are in the caller's own list."""
     into: list[RolloutOutcome] = []
-    async with open_rollout_stream(lasting(1, 2, 50), timed) as stream:
+    async with open_rollout_stream(group_rows({0: [1, 2, 50]}), timed) as stream:
         with trio.move_on_after(10):
             if policy == "count":
                 await take_until_count(stream, 3, into=into)
@@ -89,6 +90,18 @@ async def test_a_cancelled_policy_leaves_what_it_took(autojump_clock: Any, polic
         assert seconds(into) == [1, 2]
         into += await stream.aclose_and_drain(grace_seconds=100)
         assert seconds(into) == [1, 2, 50]
+
+
+@pytest.mark.parametrize("index", [{}, {"_ng_task_index": None}])
+async def test_rows_without_a_task_are_no_groups(autojump_clock: Any, index: dict[str, Any]) -> None:
+    """Of an endless source too, the first one is told at once; nothing is lost, and what was not taken stays."""
+    endless = ({**index, "seconds": number} for number in itertools.count(1))
+    into: list[RolloutOutcome] = []
+    async with open_rollout_stream(endless, timed, max_concurrent=4) as stream:
+        with pytest.raises(UsageError, match=r"the row of 0-0 has no _ng_task_index: give the 2 rows of each task"):
+            await take_groups(stream, 2, groups=1, into=into)
+        assert seconds(into) == [1]
+        assert seconds((await take_until_count(stream, 1)).batch) == [2]
 
 
 async def test_an_existing_list_is_added_to(autojump_clock: Any) -> None:
