@@ -158,16 +158,20 @@ class Exchange:
             more = message.get("more_body", False)
             wire = self._connection.wire
             try:
-                for data in self._encode(message.get("body", b""), more):
-                    if wire.send(data) < len(data):
-                        await wire.send_rest()
+                data, rest = self._encode(message.get("body", b""), more)
+                if wire.send(data) < len(data):
+                    await wire.send_rest()
+                if rest and wire.send(rest) < len(rest):
+                    await wire.send_rest()
             except ClientGone:
                 await self._lose_client()
                 raise
             if more:
                 await trio.lowlevel.checkpoint()
-            else:
-                await self._complete()
+            elif self.phase is STREAMING:  # else it has become LOST while the socket was full
+                self._complete()
+                if self.started:
+                    await self._connection.service.log_access(self.scope, self.response, self.started)
         elif kind == "http.response.start" and phase is AWAITED:
             heads = self._connection.service.response_heads
             self.response = heads.read(message["status"], message.get("headers", ()))
@@ -177,14 +181,10 @@ class Exchange:
         else:
             raise RuntimeError(f"{kind} is out of order in a response that is {phase.name}")
 
-    async def _complete(self) -> None:
-        if self.phase is not STREAMING:
-            return  # it has become LOST while the socket was full
+    def _complete(self) -> None:
         self._enter(COMPLETE)
         if not self.keep_alive:
             self._connection.wire.end_output()
-        if self.started:
-            await self._connection.service.log_access(self.scope, self.response, self.started)
 
     async def _lose_client(self) -> None:
         self.lose()
@@ -193,17 +193,17 @@ class Exchange:
 
     # ---- the response in bytes ----
 
-    def _encode(self, body: bytes, more: bool) -> tuple[bytes, ...]:
-        """The next part of the response, as what to hand to the socket at once."""
+    def _encode(self, body: bytes, more: bool) -> tuple[bytes, bytes]:
+        """The next part of the response, as what to hand to the socket at once, and what behind it."""
         if not isinstance(body, bytes):
             body = _as_bytes(body)
         if self.phase is not HELD:
-            return (self._frame(body, more),)
+            return self._frame(body, more), b""
         head = self._begin(None if more else len(body))
         data = self._frame(body, more)
         self._enter(STREAMING)
         self.begun = True
-        return (head + data,) if len(data) <= _SMALL_BODY else (head, data)
+        return (head + data, b"") if len(data) <= _SMALL_BODY else (head, data)
 
     def _begin(self, body_length: int | None) -> bytes:
         """Decide how the response is framed, and whether it is the connection's last."""

@@ -85,18 +85,21 @@ class HeadParser:
         if len(lines) > self._most_fields:
             raise BadRequest(431, "too many headers")
         known = self._known_fields
-        headers = [known.get(line) or self._read_field(line) for line in lines]
-        parsed = RequestHead(self._known_lines.get(first) or self.read_line(first), headers)
+        headers: list[tuple[bytes, bytes]] = []
         deciding: dict[bytes, bytes] = {}
-        for name, value in headers:
+        for text in lines:
+            field = known.get(text) or self._read_field(text)
+            headers.append(field)
+            name, value = field
             if name in _DECIDING:
-                if name in deciding:
-                    value = _join(name, deciding[name], value)
-                deciding[name] = value
-        _check_host(parsed.line, deciding.get(b"host"))
-        if len(deciding) > 1 or not parsed.line.minor_version:
+                deciding[name] = _join(name, deciding[name], value) if name in deciding else value
+        line = self._known_lines.get(first) or self.read_line(first)
+        parsed = RequestHead(line, headers)
+        _check_host(line, deciding.get(b"host"))
+        if len(deciding) > 1 or not line.minor_version:
             _read_framing(parsed, deciding)
-            _read_connection(parsed, deciding)
+            if not line.minor_version or not _ONCE.issuperset(deciding):
+                _read_connection(parsed, deciding)
         return parsed
 
     def read_line(self, line: bytes) -> RequestLine:

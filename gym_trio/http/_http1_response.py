@@ -97,7 +97,8 @@ class ResponseHead:
             length = b"content-length: %d\r\n" % self.content_length
         else:
             length = b"transfer-encoding: chunked\r\n" if framing is CHUNKED else b""
-        return b"".join((_status_line(self.status), self.block, length, connection_line, defaults, b"\r\n"))
+        line = _STATUS_LINES.get(self.status) or _unknown_line(self.status)
+        return b"".join((line, self.block, length, connection_line, defaults, b"\r\n"))
 
     def _missing(self, defaults: bytes) -> bytes:
         present = [name for name, has in ((b"date:", self.has_date), (b"server:", self.has_server)) if has]
@@ -119,7 +120,12 @@ class ResponseHeads:
         block = b""
         for name, value in headers:
             line = known.get((name, value))
-            block += self._line(head, name, value) if line is None else line
+            if line is not None:
+                block += line
+            elif name == b"content-length" and head.content_length is None and value.isdigit():
+                head.content_length = int(value)
+            else:
+                block += self._line(head, name, value)
         head.block = block
         return head
 
@@ -135,12 +141,12 @@ class ResponseHeads:
         return line
 
 
-def _status_line(status: int) -> bytes:
-    return _STATUS_LINES.get(status) or b"HTTP/1.1 %d Unknown\r\n" % status
+def _unknown_line(status: int) -> bytes:
+    return b"HTTP/1.1 %d Unknown\r\n" % status
 
 
 def plain_response(status: int, text: str, defaults: bytes) -> bytes:
     """A whole response of the server's own, after which it closes the connection."""
     body = text.encode() + b"\n"
     head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n" % len(body)
-    return b"".join([_status_line(status), head, defaults, b"\r\n", body])
+    return b"".join([_STATUS_LINES[status], head, defaults, b"\r\n", body])

@@ -29,12 +29,14 @@ class Inbound:
     async def next_head(self) -> RequestHead | None:
         """None when there is none, because the client has gone, was idle for too long, or the server shuts down."""
         reader = self.reader
-        if reader.holds_bytes:
+        is_begun = reader.holds_bytes
+        if is_begun:
             head = reader.next_head()
             if head is not None:
                 await trio.lowlevel.checkpoint()  # so that a client that pipelines leaves others their turn
                 return head
-        if not reader.holds_bytes and not await self._first_bytes():
+            is_begun = reader.holds_bytes  # not if they were stray line ends
+        if not is_begun and not await self._first_bytes():
             return None
         return reader.next_head() or await self._rest_of_head()
 

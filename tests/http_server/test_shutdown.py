@@ -142,7 +142,7 @@ async def test_a_false_alarm_keeps_no_idle_connection(nursery, connect, monkeypa
     end_all = IdleConnections.end_all
 
     def wake_and_end_all(idle) -> None:
-        for wire in idle._due:
+        for wire in idle._since:
             wire.arrived(ends=False)
         end_all(idle)
 
