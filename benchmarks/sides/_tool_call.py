@@ -72,37 +72,43 @@ def rows(count, first=0):
 
 
 class Tally:
-    """The work done, and a digest of what was asked, answered and scored: equal whoever did it and by whichever way."""
+    """The work done, and a digest of what was asked, answered and scored: equal whoever did it and by whichever way.
+
+    Results are only kept while the clock runs: counting and comparing them is the benchmark's own work.
+    """
 
     def __init__(self):
-        self.work = {"rollouts": 0, "reward": 0.0, "model_calls": 0, "tool_calls": 0, "tool_outputs": 0, "answers": 0}
-        self._before = self._last = 0
-        self._digest = Digest()
+        self._before = 0
+        self._kept = []
 
     def after_warming(self, result):
         """The model numbers its answers: those of before are not counted."""
-        self._before = max(self._before, _number(result))
+        self._before = max(self._before, _number(result["response"]))
 
     def add(self, result):
-        response = result["response"]
-        kinds = [item["type"] for item in response["output"]]
-        self.work["rollouts"] += 1
-        self.work["reward"] += result["reward"]
-        self.work["tool_calls"] += kinds.count("function_call")
-        self.work["tool_outputs"] += kinds.count("function_call_output")
-        self.work["answers"] += kinds.count("message")
-        self._last = max(self._last, _number(result))
-        asked = [(item["role"], item["content"]) for item in result["responses_create_params"]["input"]]
-        tools = [(tool["name"], tool["parameters"]) for tool in response["tools"]]
-        told = [_essence(item) for item in response["output"]]
-        self._digest.add(json.dumps([asked, tools, told, result["reward"]], sort_keys=True).encode())
+        self._kept.append((result["responses_create_params"]["input"], result["response"], result["reward"]))
 
     def finished(self):
-        return {**self.work, "model_calls": self._last - self._before, "results": str(self._digest)}
+        kinds = [item["type"] for _, response, _ in self._kept for item in response["output"]]
+        digest = Digest()
+        for asked, response, reward in self._kept:
+            asked = [(item["role"], item["content"]) for item in asked]
+            tools = [(tool["name"], tool["parameters"]) for tool in response["tools"]]
+            told = [_essence(item) for item in response["output"]]
+            digest.add(json.dumps([asked, tools, told, reward], sort_keys=True).encode())
+        return {
+            "rollouts": len(self._kept),
+            "reward": sum(reward for _, _, reward in self._kept),
+            "model_calls": max(_number(response) for _, response, _ in self._kept) - self._before,
+            "tool_calls": kinds.count("function_call"),
+            "tool_outputs": kinds.count("function_call_output"),
+            "answers": kinds.count("message"),
+            "results": str(digest),
+        }
 
 
-def _number(result):
-    return int(result["response"]["id"].rpartition("_")[2])
+def _number(response):
+    return int(response["id"].rpartition("_")[2])
 
 
 def _essence(item):
