@@ -113,7 +113,7 @@ class ProviderAttempt:
             return None
         body = forms.read_object(response.body)
         if body is None:
-            self.refusal = unreadable(200, response.body, media_type, self.secrets)
+            self.refusal = unreadable(response.status, response.body, media_type, self.secrets)
             return None
         status = status_of_failure(body)
         if status is not None:
@@ -189,8 +189,8 @@ class Chunks:
             return
         found = event.get("response") if event.get("type") == "response.failed" else event
         error = found.get("error") if isinstance(found, dict) else None
-        if event.get("type") == "error" and not isinstance(error, dict):
-            error = {"message": event.get("message"), "code": event.get("code"), "type": "server_error"}
+        if "error" in (event.get("type"), event.get("object")) and not isinstance(error, dict):
+            error = {"message": error or event.get("message"), "code": event.get("code"), "type": "server_error"}
         if error:
             raise self._attempt.error(failed_in_stream(error, self._attempt.secrets))
 

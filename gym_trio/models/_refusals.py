@@ -15,6 +15,7 @@ from ..servers import forms
 __all__ = ["Refusal", "failed_in_stream", "refusal_of", "status_of_failure", "unreadable"]
 
 _SHOWN_CHARACTERS = 500
+_ERRORS = range(400, 600)
 _NOT_RETRYABLE = frozenset({501, 505})
 _TOO_LONG = re.compile(
     r"context.{0,12}(length|window|size)|exceed_context|maximum context|prompt is too long|too many tokens",
@@ -52,11 +53,11 @@ class Refusal:
 
 def status_of_failure(body: dict[str, Any]) -> int | None:
     """The status that an answer of status 200 should have had, or ``None`` when it is a real answer."""
-    error = body.get("error")
+    error = body if body.get("object") == "error" else body.get("error")  # vLLM's own form
     if not error or (body.get("status") != "failed" and any(body.get(name) for name in _ANSWERS)):
         return None
     code = error.get("code") if isinstance(error, dict) else None
-    if isinstance(code, int) and 400 <= code < 600:
+    if isinstance(code, int) and code in _ERRORS:
         return code
     return 429 if code == "rate_limit_exceeded" else 502
 
@@ -74,11 +75,13 @@ def refusal_of(status: int, content: bytes, media_type: str, secrets: Collection
     advice = "" if too_long else _ADVICE.get(status, "")
     if 300 <= status < 400:
         advice = "redirects are not followed; give the URL that it leads to"
+    # What is no error's status has other rules for its body, and cannot carry a refusal to the client.
+    passed_on = status if status in _ERRORS else 502
     return Refusal(
-        status=status,
+        status=passed_on,
         message=f"answered {status}{': ' + said if said else ''}{' (' + advice + ')' if advice else ''}",
         body=body,
-        kind=_kind(status),
+        kind=_kind(passed_on),
         retryable=retryable,
         terminal=too_long or status in (400, 413, 422),
     )

@@ -141,6 +141,45 @@ async def test_parallel_calls_in_a_stream_keep_their_own_arguments(form, open_vl
         assert [call["function"]["arguments"] for call in calls] == ['{"y":2}', '{"x":1}']
 
 
+@pytest.mark.parametrize("place", [{}, {"index": 0}, {"index": None}])
+@pytest.mark.parametrize("arguments", ['{"x":1}', {"x": 1}])
+async def test_calls_that_have_no_place_of_their_own_are_told_apart(
+    place, arguments, open_vllm, autojump_clock
+) -> None:
+    """Servers that number no calls, or all alike, and that write arguments as an object, lose none and mix none."""
+    deltas = [
+        {"tool_calls": [{**place, "id": name, "function": {"name": name, "arguments": arguments}}]} for name in "abc"
+    ]
+    again = {"tool_calls": [{**place, "id": "c", "function": {"name": "c", "arguments": " "}}]}
+    async with open_vllm(lambda *_: (200, {}, chunks_of(*deltas, again, finish="tool_calls"))) as model:
+        await model.stream(PATHS["responses"], ASKED["responses"])
+        (call,) = model.records.calls
+    found = [(item["call_id"], item["name"], item["arguments"]) for item in call.response["output"]]
+    assert found == [("a", "a", '{"x":1}'), ("b", "b", '{"x":1}'), ("c", "c", '{"x":1} ')]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("identifier", [{}, {"id": None}, {"id": ""}])
+async def test_calls_without_an_id_get_one_each(identifier, streams, open_vllm, chat_answer, autojump_clock) -> None:
+    """Results are told apart by it, so that a server which gives none would get one tool's answer for another's."""
+    calls = [
+        {"index": index, **identifier, "type": "function", "function": {"name": name, "arguments": {"x": index}}}
+        for index, name in enumerate("fg")
+    ]
+    answer = chat_answer()
+    answer["choices"][0]["message"]["tool_calls"] = calls
+
+    def give(*_):
+        return 200, {}, chunks_of({"tool_calls": calls}, finish="tool_calls") if streams else answer
+
+    async with open_vllm(give) as model:
+        await model.stream(PATHS["responses"], ASKED["responses"])
+        items = [item for item in model.records.calls[0].response["output"] if item["type"] == "function_call"]
+    assert [(item["name"], item["arguments"]) for item in items] == [("f", '{"x":0}'), ("g", '{"x":1}')]
+    assert all(item["call_id"] for item in items)
+    assert len({item["call_id"] for item in items}) == 2
+
+
 @pytest.mark.parametrize("form", ["responses", "messages"])
 async def test_think_tags_are_taken_out_of_a_stream(form, open_vllm, autojump_clock) -> None:
     """Without a reasoning parser at the endpoint, a think block becomes reasoning, wherever its tags are cut."""

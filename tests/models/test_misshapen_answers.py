@@ -183,6 +183,34 @@ async def test_what_only_the_standard_library_writes_is_read(streams, open_vllm,
     assert 0 < call.response["created_at"] < 2**53
 
 
+VLLM_ERROR = {"object": "error", "message": "too many users", "type": "T", "code": 429}
+
+
+async def test_an_error_in_vllms_own_form_is_one(open_vllm, autojump_clock) -> None:
+    """Its status holds though the answer's is 200; in a stream, whose answer has begun, its words are told."""
+    async with open_vllm(lambda *_: (200, {}, VLLM_ERROR), retry_max_attempts=2) as model:
+        answer = await model.respond()
+        assert len(model.back_end.asked) == 2
+        assert answer.status == 429
+        assert "answered 429: too many users" in answer.json()["failure"]["failure_reason"]
+    async with open_vllm(lambda *_: (200, {}, events([CHAT_STREAM[2], VLLM_ERROR]))) as model:
+        assert b"too many users" in await model.stream("/v1/responses", {"input": "hi"})
+        (call,) = model.records.calls
+    assert "failed in the middle of its answer: too many users" in call.error
+
+
+@pytest.mark.parametrize("status", [204, 205, 299, 300, 301, 304, 307])
+async def test_a_status_that_is_no_errors_is_not_passed_on(status, open_vllm, autojump_clock) -> None:
+    """Such an answer has no body, or sends a client elsewhere: what the client gets is 502 and the reason."""
+    async with open_vllm(lambda *_: (status, {"location": "http://elsewhere"}, b"")) as model:
+        answer = await model.respond()
+        assert len(model.back_end.asked) == 1
+    assert answer.status == 502
+    failure = answer.json()["failure"]
+    assert f"answered {status}" in failure["failure_reason"]
+    assert (failure["failure_kind"], failure["terminal"]) == ("provider_unavailable", False)
+
+
 @pytest.mark.parametrize("empty", [None, []])
 async def test_an_error_beside_an_empty_answer_is_the_error(empty, open_vllm, autojump_clock) -> None:
     """A 200 whose choices are null or none, with an error, is refused in the error's words and with its status."""

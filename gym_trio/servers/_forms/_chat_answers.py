@@ -92,6 +92,8 @@ def chat_to_responses(
     if split_think_tags and isinstance(message.get("content"), str) and not message.get("reasoning_content"):
         reasoning, message["content"] = split_thinking(message["content"])
         message["reasoning_content"] = reasoning or None
+    if message.get("tool_calls"):  # a call without an id cannot be answered
+        message["tool_calls"] = [{**call, "id": call.get("id") or make_id("call")} for call in message["tool_calls"]]
     reason = choice.get("finish_reason")
     cut = _INCOMPLETE.get(reason)
     output = finish_items(

@@ -14,7 +14,7 @@ from ._chat_answers import (
     seconds_of,
     usage_from_chat,
 )
-from ._chat_turns import TOKEN_KEYS
+from ._chat_turns import TOKEN_KEYS, arguments_text
 from ._events import FINAL_EVENTS, ResponseBuilder
 from ._parts import JSON, pick
 from ._sse import DONE, StreamPiece, sse
@@ -87,10 +87,12 @@ class ChatChunkReader:
         index = call.get("index", position)
         form = call.get("function") or call.get("custom") or {}
         events: list[JSON] = []
-        if index not in self._calls:
+        known = self._calls.get(index)
+        # Some servers give no index, or the same to all calls: another id with a name is another call.
+        if known is None or (form.get("name") and call.get("id") not in (None, "", known["call_id"])):
             item, events = self.builder.call(call.get("id"), form.get("name") or "", custom=bool(call.get("custom")))
             self._calls[index] = item
-        delta = form.get("arguments") or form.get("input") or ""
+        delta = arguments_text(form.get("arguments") or form.get("input") or "")
         return [*events, *(self.builder.arguments(self._calls[index], delta) if delta else ())]
 
     def finish(self, tokens: JSON | None = None) -> list[JSON]:

@@ -9,12 +9,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import orjson
+
 from ...errors import FormError
 from ._parts import JSON, part_from_chat, part_to_chat, parts_of, pick, text_of
 
 __all__ = [
     "TOKEN_KEYS",
     "ChatTurns",
+    "arguments_text",
     "assistant_items",
     "call_to_item",
     "messages_to_items",
@@ -226,5 +229,10 @@ def call_to_item(call: JSON) -> JSON:
         "type": "function_call",
         "call_id": call["id"],
         "name": function["name"],
-        "arguments": "{}" if arguments is None else arguments,
+        "arguments": "{}" if arguments is None else arguments_text(arguments),
     }
+
+
+def arguments_text(arguments: Any) -> str:
+    """The arguments of a call as the text that they must be; some servers write the object itself."""
+    return arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
