@@ -9,7 +9,8 @@ import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import IO, Any, Literal
 
@@ -119,17 +120,28 @@ async def open_gym_processes(config: GymConfig, options: ProcessOptions | None =
                 yield gym
                 return
             try:
-                async with restarting(supervisor, started, lambda name: _close_listener(places, name)):
+                async with restarting(supervisor, started, _giving_up(places, started)):
                     yield gym
             finally:
                 # Before anything stops: who calls a server that has gone must be refused, not left waiting.
                 stack.close()
 
 
-def _close_listener(places: list[_Place], name: str) -> None:
-    for place in places:
-        if place.listener is not None and place.block.name == name.partition("/")[0]:
-            place.listener.close()
+def _giving_up(places: list[_Place], started: Iterable[ManagedProcess]) -> Callable[[str], None]:
+    """What closes a server's listener when the last of its workers is not started again: they listen together."""
+    left = Counter(_server_of(process.name) for process in started)
+
+    def give_up(name: str) -> None:
+        left[_server_of(name)] -= 1
+        for place in places:
+            if place.listener is not None and not left[place.block.name]:
+                place.listener.close()
+
+    return give_up
+
+
+def _server_of(name: str) -> str:
+    return name.partition("/")[0]
 
 
 async def _start_all(

@@ -49,7 +49,9 @@ def describe_returncode(returncode: int | None) -> str:
         return f"killed by signal {-returncode}"
 
 
-def with_last_lines(message: str, lines: Sequence[str]) -> str:
-    """Put the last lines that a server wrote under a message."""
-    shown = list(lines[-SHOWN_LINES:])
-    return "\n".join([f"{message}; its last lines:", *(f"    {line}" for line in shown)]) if shown else message
+def with_last_lines(message: str, lines: Sequence[str], log_path: str | None) -> str:
+    """Put the last lines that a server wrote under a message, and where all of them are."""
+    if not lines:
+        return message
+    all_of_them = "" if log_path is None else f" (all are in {log_path})"
+    return "\n".join([f"{message}; its last lines{all_of_them}:", *(f"    {line}" for line in lines[-SHOWN_LINES:])])

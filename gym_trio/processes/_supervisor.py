@@ -126,7 +126,7 @@ class Supervisor:
             raise
         if problem is not None:
             await self._discard(process)
-            message = with_last_lines(f"{name} {problem}", process.last_lines())
+            message = with_last_lines(f"{name} {problem}", process.last_lines(), spec.log_path)
             raise ServerStartError(message, server=name, returncode=process.returncode, last_lines=process.last_lines())
         return process
 
@@ -278,7 +278,7 @@ class Supervisor:
                 await process.wait_output()
             lines = process.last_lines()
             message = f"{process.name} ended while it was needed: {describe_returncode(process.returncode)}"
-            message = with_last_lines(message, lines)
+            message = with_last_lines(message, lines, process.spec.log_path)
             LOGGER.warning("%s", message)
             if process.spec.on_exit == "raise":
                 self._fail(ServerDied(message, server=process.name, returncode=process.returncode, last_lines=lines))

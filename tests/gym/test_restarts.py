@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 import pathlib
+import signal
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 import gym_trio
 from gym_trio.gym import ProcessOptions, _restarts
+from gym_trio.processes import ManagedProcess, ServerState
 
 ENVIRONMENT = """
 import os, gym_trio
@@ -84,6 +90,43 @@ async def test_one_that_dies_again_and_again_is_given_up(
         ("transport_unreachable", "seed"),
     ]
     assert any("env has ended for the last time" in record.message for record in caplog.records)
+
+
+async def test_a_worker_that_is_given_up_leaves_the_others_their_address(
+    tmp_path: pathlib.Path, calling: Any, saying: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Workers of one server are started again each for itself; when the last is given up its rollouts fail at once."""
+    monkeypatch.setattr(_restarts, "MOST_RESTARTS", 1)
+    config = config_of(tmp_path, calling, saying)
+    model = {"openai_base_url": "http://127.0.0.1:9", "openai_api_key": "", "openai_model": "m", "num_workers": 2}
+    config["pair"] = {"responses_api_models": {"openai_model": model}}
+
+    def ready_workers(gym: gym_trio.Gym) -> list[ManagedProcess]:
+        assert gym.supervisor is not None
+        workers = [one for name, one in gym.supervisor.processes.items() if name.startswith("pair/")]
+        return [one for one in workers if one.state is ServerState.READY]
+
+    async def until(true: Callable[[], bool]) -> None:
+        with trio.fail_after(30):
+            while not true():  # noqa: ASYNC110  nothing else tells of a restart
+                await trio.sleep(0.01)
+
+    def given_up() -> int:
+        return sum("has ended for the last time" in record.message for record in caplog.records)
+
+    async with gym_trio.open_gym(config, "processes", processes=RESTART) as gym:
+        for left in (2, 1, 1, 0):  # one is started again and then given up, and then the other
+            dying = ready_workers(gym)[-1]
+            assert dying.pid is not None
+            os.kill(dying.pid, signal.SIGKILL)
+            await dying.wait()
+            await until(lambda left=left: len(ready_workers(gym)) == left)
+            if left:
+                assert (await gym.client.get("pair", "/health")).status == 200
+        await until(lambda: given_up() == 2)
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(gym_trio.errors.ConnectFailed):
+            await gym.client.get("pair", "/health")
 
 
 async def test_what_the_body_raises_is_raised_as_it_is(tmp_path: pathlib.Path, calling: Any, saying: Any) -> None:

@@ -104,6 +104,18 @@ async def test_an_early_death_fails_the_start_at_once(lines):
         assert supervisor.processes == {}
 
 
+async def test_the_error_of_a_start_names_the_log(lines, tmp_path):
+    """The last lines are not all: where the others are stands with them, and nowhere when nothing was written."""
+    log = tmp_path / "s.log"
+    async with open_supervisor(output=lines) as supervisor:
+        with pytest.raises(ServerStartError) as info:
+            await supervisor.start("s", [*PYTHON, "print('x'); raise SystemExit(3)"], ready_fd=True, log_path=log)
+        assert f"exit code 3; its last lines (all are in {log}):\n    x" in str(info.value)
+        with pytest.raises(ServerStartError) as info:
+            await supervisor.start("s", [*PYTHON, "raise SystemExit(3)"], ready_fd=True, log_path=log)
+        assert str(info.value).endswith("exit code 3")
+
+
 async def test_a_server_killed_before_it_is_ready(lines):
     """The signal is named."""
     dying = "import os; os.kill(os.getpid(), 11)"
