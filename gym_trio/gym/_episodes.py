@@ -49,12 +49,17 @@ def result_of_episode(server: str, answer: Mapping[str, Any], status: int) -> di
     if not isinstance(failure, Mapping):
         message = f"{server} answered /run with neither a result nor a failure"
         raise RolloutFailure(FailureKind.AGENT_RUN_ERROR, message, status, Stage.AGENT)
-    partial = failure.get("partial_response")
+    partial, http_status = failure.get("partial_response"), failure.get("http_status")
     raise RolloutFailure(
-        failure.get("failure_kind") or FailureKind.AGENT_RUN_ERROR,
+        _word(failure.get("failure_kind")) or FailureKind.AGENT_RUN_ERROR,
         str(failure.get("failure_reason")),
-        failure.get("http_status"),
-        failure.get("stage") or Stage.AGENT,
+        http_status if type(http_status) is int else None,
+        _word(failure.get("stage")) or Stage.AGENT,
         bool(failure.get("terminal")),
         details={"partial_response": partial} if partial is not None else None,
     )
+
+
+def _word(value: Any) -> str:
+    """A text, or an empty one for what another server wrote in its place."""
+    return value if isinstance(value, str) else ""

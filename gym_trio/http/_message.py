@@ -144,7 +144,8 @@ class Response:
     def _error(self, what: str) -> ResponseError:
         who = self.server or "the server"
         text = self.text
-        shown = f": {text[:200]}" if text else ""
+        shown = " ".join(text[:200].split())  # a page or a traceback, within the one line that tells of it
+        shown = f": {shown}" if shown else ""
         return ResponseError(
             f"{who}: {what}{shown}",
             server=self.server,

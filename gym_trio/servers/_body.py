@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
@@ -163,7 +164,7 @@ async def send_json(
 ) -> None:
     """Answer with one JSON document (or with ``content``, already encoded)."""
     if content is None:
-        content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
+        content = _encode(body)
     await send(
         {
             "type": "http.response.start",
@@ -172,6 +173,14 @@ async def send_json(
         }
     )
     await send({"type": "http.response.body", "body": content})
+
+
+def _encode(body: Any) -> bytes:
+    try:
+        return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
+    except TypeError:
+        # Integers over 64 bits and lone surrogates, which another server may have written: what it said is handed on.
+        return json.dumps(body, default=encode_default).encode("ascii")
 
 
 def encode_default(value: Any) -> Any:
@@ -215,11 +224,7 @@ class JsonEndpoint:
             request = RequestBody(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
             answer = await self._handle(request, scope)
             reply = answer if type(answer) is Reply else Reply(answer)
-            encoded = (
-                reply.body
-                if type(reply.body) is bytes
-                else orjson.dumps(reply.body, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
-            )
+            encoded = reply.body if type(reply.body) is bytes else _encode(reply.body)
         except errors.PeerDropped as error:
             if request is None:
                 return

@@ -56,7 +56,17 @@ class AgentOfEpisode:
                 body=failure.body,
             ) from None
         self.observations = closed.get("agent_observations")
-        self.resources_cookies = closed.get("resources_cookies") or {}
+        self.resources_cookies = _cookies_in(closed.get("resources_cookies"))
+
+
+def _cookies_in(found: Any) -> dict[str, str]:
+    """The cookies that an agent hands back, without what cannot be one: it would cost the environment its close."""
+    pairs = found.items() if isinstance(found, Mapping) else ()
+    return {name: value for name, value in pairs if _fits(name, ";=") and _fits(value, ";")}
+
+
+def _fits(text: Any, separators: str) -> bool:
+    return isinstance(text, str) and text.isascii() and text.isprintable() and not set(separators) & set(text)
 
 
 def direct_access(server: EnvironmentServer, resources: str, cookies: Mapping[str, str]) -> dict[str, Any]:
@@ -76,10 +86,11 @@ def mcp_access(server: EnvironmentServer, resources: str, seeded: Mapping[str, A
     found = seeded.get("resources_tools")
     if not isinstance(found, Mapping) or not isinstance(found.get("url_path"), str):
         return []
+    headers = found.get("headers")
     connection = {
         "transport": "streamable_http",
         "url": server.client.base_url(resources) + found["url_path"],
-        "headers": dict(found.get("headers") or {}),
+        "headers": dict(headers) if isinstance(headers, Mapping) else {},
     }
     return [{"kind": "mcp", "name": f"{resources}-mcp", "required": False, "connection": connection}]
 

@@ -110,3 +110,20 @@ def test_an_answer_is_a_result_or_a_failure() -> None:
     assert failure.details == {"partial_response": {}}
     with pytest.raises(RolloutFailure, match="neither a result nor a failure"):
         result_of_episode("front", {"reward": 1}, 200)
+
+
+@pytest.mark.parametrize("wrong", [None, 1.5, True, [], [None], {}, {"a": 1}, ""])
+@pytest.mark.parametrize("key", ["failure_kind", "failure_reason", "http_status", "stage", "terminal"])
+def test_a_failure_that_is_told_wrongly_is_a_failure_all_the_same(key: str, wrong: Any) -> None:
+    """Its kind, status and stage are what rows are counted by: one of another type ends no run."""
+    told = {"failure_kind": "x:y", "failure_reason": "r", "http_status": 409, "stage": "seed", "terminal": False}
+    with pytest.raises(RolloutFailure) as info:
+        result_of_episode("env", {"failure": {**told, key: wrong}}, 200)
+    found = info.value
+    assert (found.kind, found.stage, found.status) == (
+        FailureKind.AGENT_RUN_ERROR if key == "failure_kind" else "x:y",
+        "agent" if key == "stage" else "seed",
+        None if key == "http_status" else 409,
+    )
+    assert type(found.message) is str
+    assert found.terminal is (key == "terminal" and bool(wrong))

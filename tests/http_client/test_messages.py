@@ -84,6 +84,22 @@ def test_error_statuses_raise_only_when_asked() -> None:
     assert (caught.value.status, caught.value.body, caught.value.retry_after_seconds) == (429, "slow down", 7.0)
 
 
+def test_the_error_of_a_status_is_one_line() -> None:
+    """However many lines the body has, which the error carries as it came."""
+    with pytest.raises(ResponseError) as info:
+        Response(500, (), b"a\n  b\r\n\tc\n", "agent").raise_for_status()
+    assert str(info.value) == "agent: status 500: a b c"
+    assert info.value.body == "a\n  b\r\n\tc\n"
+
+
+@pytest.mark.parametrize(
+    "advice", ["junk", "nan", "inf", "+99999999999 Nov Feb 10:00:00 -0000", "Nov " + "1" * 400 + " 2026 99:99:99", ""]
+)
+def test_advice_that_is_none_is_none(advice: str) -> None:
+    """Whatever stands there, numbers beyond any clock included."""
+    assert Response(429, ((b"retry-after", advice.encode()),), b"").retry_after_seconds() is None
+
+
 def test_retry_after_is_a_number_or_a_date() -> None:
     """What is neither, or lies in the past, gives no wait."""
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True).encode()

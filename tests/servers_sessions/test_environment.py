@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,8 +13,9 @@ from trio.testing import wait_all_tasks_blocked
 
 from gym_trio.errors import ConfigError, RolloutFailure
 from gym_trio.gym import open_gym_of
-from gym_trio.http import ServerClient
+from gym_trio.http import MemoryTransport, ServerClient
 from gym_trio.servers import AgentServer, EnvironmentServer, LegacyAgentServer, RequestBody, ResourcesServer
+from gym_trio.servers._body import read_body
 from gym_trio.servers._cleanup import Cleanup
 
 TASK_ID = {"taskset": "t", "task_id": "1"}
@@ -173,6 +175,81 @@ async def test_a_failing_close_of_the_environment_does_not_take_the_result(stage
         assert (await run(gym))["result"]["reward"] == 1.0
     assert any("closing the environment's session" in record.getMessage() for record in caplog.records)
     assert stage.log.count("close resources") == 2
+
+
+FOREIGN: dict[str, dict[str, Any]] = {
+    "/seed_session": {
+        "resources_tools": {"tools": [], "url_path": "/mcp", "headers": {"a": "b"}},
+        "sandbox_access": {},
+    },
+    "/v1/agent_sessions": {"agent_session_id": "x"},
+    "/v1/responses": {"output": []},
+    "/v1/agent_sessions/close": {"agent_observations": {"turns": 1}, "resources_cookies": {"session": "x"}},
+    "/verify": {"reward": 1.0},
+    "/close_session": {"closed": True},
+}
+WRONG = [
+    "null",
+    "[]",
+    "{}",
+    '""',
+    '"x"',
+    "1.5",
+    "1e999",
+    "NaN",
+    "true",
+    "[null]",
+    '{"a": null}',
+    '"\\ud800"',
+    '"a\\nb;c=d"',
+]
+
+
+def wrong_answers() -> Iterator[tuple[str, str]]:
+    """A path, and an answer to it in which one thing is wrong: each value at each place, and in place of the whole."""
+
+    def places(value: Any, way: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        yield way
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                yield from places(inner, (*way, key))
+
+    def put(value: Any, way: tuple[str, ...]) -> Any:
+        return {**value, way[0]: put(value[way[0]], way[1:])} if way else "WRONG"
+
+    for path, good in FOREIGN.items():
+        for way in places(good, ()):
+            for wrong in WRONG:
+                yield path, json.dumps(put(good, way)).replace('"WRONG"', wrong)
+
+
+async def test_whatever_another_make_answers_both_sessions_are_closed(caplog: Any) -> None:
+    """An answer that is none fails the episode in one line, or is passed over; it never costs the other its close."""
+    answers: dict[str, str] = {}
+    asked: list[str] = []
+
+    async def foreign(scope: Any, receive: Any, send: Any) -> None:
+        await read_body(receive)
+        path = next(known for known in sorted(FOREIGN, key=len, reverse=True) if scope["path"].endswith(known))
+        asked.append(path)
+        content = answers[path].encode()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": content})
+
+    client = ServerClient()
+    for name in ("shop", "agent"):
+        client.register(name, MemoryTransport(foreign), f"http://{name}")
+    block = {"resources_server": SHOP_REF, "agent_server": AGENT_REF}
+    async with open_gym_of([EnvironmentServer(name="env", config=block, client=client)], client) as gym:
+        for path, wrong in wrong_answers():
+            answers.update({known: json.dumps(good) for known, good in FOREIGN.items()} | {path: wrong})
+            asked.clear()
+            answer = await run(gym)
+            assert asked[-1] == "/close_session", (path, wrong)
+            assert ("/v1/agent_sessions" in asked) == ("/v1/agent_sessions/close" in asked), (path, wrong)
+            reason = answer["failure"]["failure_reason"] if "failure" in answer else ""
+            assert "\n" not in reason, (path, wrong)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_an_unexpected_error_is_a_terminal_failure(stage: Stage) -> None:
