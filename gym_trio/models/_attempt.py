@@ -42,7 +42,7 @@ class ProviderAttempt:
         self, server: str, endpoint: Endpoint, path: str, settings: ProviderSettings, secrets: Collection[str]
     ) -> None:
         self.endpoint = endpoint
-        self.url = f"{endpoint.url}/{path.removeprefix('../')}"
+        self.url = endpoint.url_of(path)
         self.advised_seconds: float | None = None
         self._server = server
         self._path = path

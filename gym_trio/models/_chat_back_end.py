@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -188,6 +188,21 @@ class ChatBackEnd:
         *places: Mapping[str, Any],
     ) -> JSON:
         """The exact tokens of an answer of ``count`` tokens. What is not known whole is left out: it would be a lie."""
+        try:
+            return await self._find_tokens(request, chat, entries, count, places)
+        except ModelCallError as error:
+            # The answer is there, and asking for another is not what its client wants for want of its tokens.
+            logger.warning("model server %s: the tokens of an answer are not known: %s", self._server, error)
+            return {}
+
+    async def _find_tokens(
+        self,
+        request: ModelRequest,
+        chat: JSON,
+        entries: list[JSON],
+        count: int | None,
+        places: Sequence[Mapping[str, Any]],
+    ) -> JSON:
         generation = next((found for place in places if (found := generation_of(entries, place))), None)
         if generation is None:
             return {}

@@ -33,12 +33,19 @@ class Endpoint:
 
     def request(self, path: str, body: Mapping[str, Any] | None) -> Request:
         """A POST of ``body`` to ``path`` under the base URL (a GET without one). ``..`` leads out of ``/v1``."""
-        base = self._path.removesuffix("/v1") if path.startswith("../") else self._path
-        target = f"{base}/{path.removeprefix('../')}".encode("latin-1")
+        target = self._target(path).encode("latin-1")
         if body is None:
             return Request("GET", self.origin, target, self._headers)
         content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
         return Request("POST", self.origin, target, ((b"content-type", b"application/json"), *self._headers), content)
+
+    def url_of(self, path: str) -> str:
+        """Where `request` goes, for messages."""
+        return f"{self.origin}{self._target(path)}"
+
+    def _target(self, path: str) -> str:
+        base = self._path.removesuffix("/v1") if path.startswith("../") else self._path
+        return f"{base}/{path.removeprefix('../')}"
 
 
 def _split(url: str) -> tuple[Origin, str]:

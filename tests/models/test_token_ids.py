@@ -92,6 +92,36 @@ async def test_tokens_of_a_stream(form, open_vllm, autojump_clock) -> None:
     assert {name: sent[name] for name in KEYS} == KEYS
 
 
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("status", [200, 302, 400, 404, 503])
+async def test_an_answer_is_not_lost_with_its_tokens(status, streams, open_vllm, autojump_clock, caplog) -> None:
+    """Where the prompt's tokens cannot be asked for, the answer comes without any, once, and the log says why."""
+    chunk = ANSWERS["older vllm"]["choices"][0]
+    chunk = {"choices": [{**chunk, "delta": chunk["message"]}]}
+
+    async def events():
+        yield b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+    def answer(asked, _):
+        if asked.path == "/tokenize":
+            return status, {}, b"no such thing"
+        return 200, {}, events() if streams else ANSWERS["older vllm"]
+
+    async with open_vllm(answer, return_token_id_information=True, retry_max_attempts=2) as model:
+        if streams:
+            await model.stream("/v1/responses", {"input": "hi"})
+        else:
+            assert (await model.respond()).status == 200
+        (call,) = model.records.calls
+        paths = [asked.path for asked in model.back_end.asked]
+    assert call.error is None
+    item = call.response["output"][-1]
+    assert item["content"][0]["text"] == "ab"
+    assert not KEYS.keys() & item.keys()
+    assert paths.count("/v1/chat/completions") == 1
+    assert "the tokens of an answer are not known: model server model: http://backend:80/tokenize" in caplog.text
+
+
 async def test_half_of_the_tokens_are_none(open_vllm, autojump_clock) -> None:
     """Where an id or a log probability is missing, the answer has no token information at all."""
     strange = answer_with(logprobs={"content": [{"token": "a", "logprob": -0.5}]}, token_ids=[7, 8])
