@@ -82,7 +82,7 @@ class AutoBackEnd:
         return _OTHER[wanted] if wanted == self._absent else wanted
 
     def _is_missing(self, api: str, error: ModelCallError) -> bool:
-        return error.status in _NO_ROUTE and api not in self._present and self._absent is None
+        return error.status in _NO_ROUTE and api not in self._present and self._absent in (None, api)
 
     def _learn(self, present: str, absent: str | None = None) -> None:
         self._present.add(present)

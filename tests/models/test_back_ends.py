@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 import pytest
+import trio
 
 from gym_trio.servers import forms
 
@@ -319,6 +320,26 @@ async def test_the_api_of_an_endpoint_is_found_out_once(
         paths = [asked.path for asked in model.back_end.asked]
     assert paths == ["/v1/responses", *["/v1/chat/completions"] * 4]
     assert "has no responses API" in caplog.text
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_calls_that_begin_together_all_find_out(streamed, open_openai_model, chat_answer, autojump_clock) -> None:
+    """Those that hear of the missing route when another call has found it out already go to the other API, too."""
+
+    async def answer(asked, number):
+        if asked.path.endswith("completions"):
+            return 200, {}, chat_answer()
+        await trio.sleep(number)
+        return 404, {}, {"detail": "Not Found"}
+
+    async with open_openai_model(answer) as model:
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                body = {**ASKED["responses"], "stream": streamed}
+                nursery.start_soon(model.post, PATHS["responses"], body, f"{number}-0")
+        assert [call.error for call in model.records.calls] == [None] * 5
+        paths = [asked.path for asked in model.back_end.asked]
+    assert sorted(paths) == ["/v1/chat/completions"] * 5 + ["/v1/responses"] * 5
 
 
 async def test_a_chat_client_of_a_responses_endpoint_is_converted(open_openai_model, autojump_clock) -> None:
