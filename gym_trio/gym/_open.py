@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from ..config import GymConfig, load_config
-from ..errors import ConfigError
+from ..errors import ConfigError, UsageError
 from ..http import MemoryTransport, ServerClient, SocketTransport, open_lifespan, open_socket_transport
 from ..servers import AgentServer, Server
 from ._build import build_server
@@ -144,10 +144,16 @@ async def ask_head(client: ServerClient, transport: SocketTransport, token: str 
         raise ConfigError("the head server's /server_instances is no list", key="head_server")
     agents = []
     for entry in listed:
-        name, url = entry.get("name"), entry.get("url")
+        name, url = (entry.get("name"), entry.get("url")) if isinstance(entry, Mapping) else (None, None)
         if not isinstance(name, str) or not isinstance(url, str):
-            raise ConfigError(f"the head server lists an instance without name and url: {entry!r}", key="head_server")
-        client.register(name, transport, url)
+            said = f"the head server lists an instance without name and url: {entry!r:.200}"
+            raise ConfigError(said, key="head_server")
+        try:
+            client.register(name, transport, url)
+        except UsageError as error:
+            raise ConfigError(
+                f"the head server lists {name} where nothing can be: {error}", key="head_server"
+            ) from None
         if entry.get("server_type") == "responses_api_agents":
             agents.append(name)
     return tuple(agents)

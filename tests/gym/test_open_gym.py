@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -148,6 +149,29 @@ async def test_connect_gym_to_nobody_gives_failures_not_a_crash() -> None:
         outcome = await rollouts.receive()
     assert isinstance(outcome, gym_trio.Failed)
     assert outcome.failure.kind == "transport_unreachable"
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        *(None, {}, "x", 1, [None], [1], ["x"], [[]], [{}]),
+        *([{"name": name, "url": "http://h"}] for name in (None, 1, [])),
+        *(
+            [{"name": "a", "url": url}]
+            for url in (None, 1, "", "x", "http://", "http://h:99999", "http://h/?q", "ftp://h")
+        ),
+    ],
+)
+async def test_a_list_of_a_head_server_that_is_none_is_named(listed: Any) -> None:
+    """Whatever another program answers there is an error that says who answered it."""
+
+    async def head(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(listed).encode()})
+
+    async with gym_trio.open_server(head) as server, gym_trio.connect_gym(server.url) as gym:
+        with pytest.raises(gym_trio.ConfigError, match="head_server"):
+            await gym.post("a", "/run", json={})
 
 
 @pytest.mark.parametrize("serve", ["memory", "sockets"])
