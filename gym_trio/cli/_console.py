@@ -16,6 +16,8 @@ from ..errors import RunError
 __all__ = ["complain", "prepare_streams", "print_json", "print_line", "print_table", "tell"]
 
 UNBOUNDED = 100_000
+# A terminal obeys them. Models and servers write what is shown here, and must not move its cursor or set its title.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
 def prepare_streams() -> None:
@@ -57,12 +59,12 @@ class _Stream:
 
 def print_line(text: str = "") -> None:
     """One line of result."""
-    print(text, flush=True)
+    print(text.translate(_CONTROLS), flush=True)
 
 
 def tell(text: str) -> None:
     """One line about what is going on."""
-    print(text, file=sys.stderr, flush=True)
+    print(text.translate(_CONTROLS), file=sys.stderr, flush=True)
 
 
 def complain(text: str, *, code: int) -> int:
@@ -88,7 +90,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
     for position, column in enumerate(columns):
         table.add_column(column, justify="right" if position else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(cell.translate(_CONTROLS) for cell in row))
     # A file or a pipe has no width: nothing is folded there, so that every name and URL can be found in it.
     width = None if sys.stdout.isatty() else UNBOUNDED
     # Brackets and colons in the names of metrics and agents are no markup.

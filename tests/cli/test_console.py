@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gym_trio.cli._console import print_table
+from gym_trio.cli._console import print_line, print_table, tell
 from gym_trio.gym._processes import SERVE_MANAGED
 
 MAIN = "from gym_trio.cli import main; main()"
@@ -111,6 +111,17 @@ def test_what_stands_in_a_table_is_whole_in_a_pipe(capsys: Any) -> None:
     print_table("t", ("server", "url", "pid"), [(name, url, "1")])
     [line] = [line for line in capsys.readouterr().out.splitlines() if url in line]
     assert name in line
+
+
+@pytest.mark.parametrize("show", [print_line, tell, lambda text: print_table("t", "c", [(text,)])])
+def test_no_text_commands_the_terminal(capsys: Any, show: Any) -> None:
+    """What a model or a server wrote moves no cursor, sets no title and rings no bell; lines and tabs stay."""
+    shown = "".join(map(chr, range(0x100)))
+    show(shown)
+    told = "".join(capsys.readouterr())
+    assert not {chr(code) for code in (*range(0x20), *range(0x7F, 0xA0))} - {"\n", "\t"} & set(told)
+    assert r"\x1b" in told
+    assert "ä" in told
 
 
 def test_the_name_of_a_metric_is_no_markup(run: Any, tmp_path: pathlib.Path) -> None:
