@@ -15,7 +15,16 @@ from ._authored import EXITS, refuse_exit
 from ._failures import failure_of, failure_to_wire, sole_cause
 from ._stage_times import StageTimes
 
-__all__ = ["JsonEndpoint", "Reply", "RequestBody", "encode_default", "parse_cookies", "read_body", "send_json"]
+__all__ = [
+    "JsonEndpoint",
+    "Reply",
+    "RequestBody",
+    "encode_default",
+    "encode_json",
+    "parse_cookies",
+    "read_body",
+    "send_json",
+]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -164,7 +173,7 @@ async def send_json(
 ) -> None:
     """Answer with one JSON document (or with ``content``, already encoded)."""
     if content is None:
-        content = _encode(body)
+        content = encode_json(body)
     await send(
         {
             "type": "http.response.start",
@@ -175,7 +184,8 @@ async def send_json(
     await send({"type": "http.response.body", "body": content})
 
 
-def _encode(body: Any) -> bytes:
+def encode_json(body: Any) -> bytes:
+    """One JSON document. **Errors**: `TypeError` for what JSON has no form for."""
     try:
         return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
     except TypeError:
@@ -224,7 +234,7 @@ class JsonEndpoint:
             request = RequestBody(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
             answer = await self._handle(request, scope)
             reply = answer if type(answer) is Reply else Reply(answer)
-            encoded = reply.body if type(reply.body) is bytes else _encode(reply.body)
+            encoded = reply.body if type(reply.body) is bytes else encode_json(reply.body)
         except errors.PeerDropped as error:
             if request is None:
                 return

@@ -14,7 +14,7 @@ import trio
 from .. import errors
 from . import _forms as forms
 from ._authored import EXITS, authored, refuse_exit
-from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, read_body
+from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, encode_json, read_body
 from ._failures import failure_of, failure_to_wire
 from ._model_calls import CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._server import Server
@@ -201,6 +201,8 @@ class _Call:
     async def refuse(self, error: Exception, send: Send) -> None:
         """Answer with ``error``: as a status before the first byte of an answer, as the stream's last event after."""
         status, body, retry_after = _error_answer(self._form, error)
+        # Half a character in an author's message must not take the whole refusal, nor its record, along.
+        body = forms.read_object(encode_json(body)) or body
         self.outcome, self._error = CallOutcome.FAILED, str(body["failure"]["failure_reason"])
         if self._status is not None:
             content = forms.error_event(self._form, body)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from gym_trio.errors import ConfigError, RequestRefused
+from gym_trio.capture import CaptureSettings, open_capture_store, read_captures
+from gym_trio.errors import ConfigError, FormError, ModelCallError, RequestRefused
 from gym_trio.http import MemoryTransport, ServerClient, open_lifespan
 from gym_trio.models import IMPLEMENTATIONS
 from gym_trio.models.scripted_model import ScriptedModelServer, turns_in
@@ -189,3 +190,33 @@ def test_every_implementation_can_be_imported() -> None:
     for place in IMPLEMENTATIONS.values():
         module, _, name = place.partition(":")
         assert issubclass(getattr(importlib.import_module(module), name), ModelServer)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("bad \ud800"), 500),
+        (FormError("bad \ud800"), 400),
+        (ModelCallError("bad \ud800", status=503, kind="x"), 503),
+        (ModelCallError("bad ?", status=503, kind="x", body={"error": {"message": "\ud800", "code": 2**70}}), 503),
+    ],
+)
+async def test_an_error_of_half_a_character_is_answered_and_kept(error, status, streamed, tmp_path, connect) -> None:
+    """Text that no UTF-8 can hold takes neither the refusal nor the capture of the whole run along."""
+
+    class Failing(ModelServer):
+        async def responses(self, request):
+            raise error
+
+    server = Failing(name="model")
+    async with open_capture_store(CaptureSettings(folder=tmp_path)) as store:
+        server.recorder = store
+        body = {"input": "hi", "stream": streamed}
+        answer = await connect(server).post("model", "/ng-rollout/0-0/v1/responses", json=body)
+        assert await store.flush("0-0")
+        (call,) = store.take("0-0").calls
+    assert answer.status == call["status_code"] == status
+    assert "bad ?" in answer.json()["failure"]["failure_reason"]
+    assert "bad ?" in call["error"]
+    assert len((await read_captures(tmp_path, "0-0")).calls) == 1
