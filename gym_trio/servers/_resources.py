@@ -122,7 +122,7 @@ class ResourcesServer(Server):
         small pool, with a copy of ``session`` (what it changes there is lost) on an instance of its own of the class,
         made from ``name`` and ``config``. Whatever it does there, hang, crash, take memory, fails its rollout alone.
         A class made inside a function is forked for each verification instead; what that leaves running ends with it.
-        See `EnvironmentLimits` for the bounds.
+        See `EnvironmentLimits` for the bounds, and `in_thread` for what blocks in an ``async def``.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define verify")
 

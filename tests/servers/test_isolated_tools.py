@@ -220,6 +220,29 @@ async def test_a_state_that_cannot_be_handed_over_is_named(open_servers: Any, to
         assert "isolated=False" in failure["failure_reason"]
 
 
+@pytest.mark.parametrize("error", [KeyError, LookupError, ZeroDivisionError, RecursionError])
+async def test_a_state_that_refuses_what_comes_back_is_named(open_servers: Any, error: type[Exception]) -> None:
+    """Whatever its ``__setstate__`` raises is the call's failure, of the same kind as all others."""
+
+    class Picky(Session):
+        def __setstate__(self, state: Any) -> None:
+            raise error("not this")
+
+    class Sets(ResourcesServer):
+        session_type = Picky
+
+        @tool
+        def change(self, session: Any) -> str:
+            session.changed = True
+            return "done"
+
+    async with open_servers((Sets, "env", BOUNDS)) as gym:
+        failure = (await (await session_of(gym))("change")).json()["failure"]
+        assert (failure["failure_kind"], failure["stage"]) == ("agent_run_error", "agent")
+        assert "the state that the tool change left cannot be taken back" in failure["failure_reason"]
+        assert "not this" in failure["failure_reason"]
+
+
 def test_a_plain_tool_is_isolated_unless_it_is_told_otherwise(tools: Any) -> None:
     """As a verifier: async on the loop, plain in a process; the author may choose."""
 
