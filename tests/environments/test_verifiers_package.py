@@ -38,7 +38,7 @@ def config_of(block: dict[str, Any]) -> dict[str, Any]:
             }
         },
         "policy_model": {
-            "responses_api_models": {"own": {"entrypoint": f"{HERE / 'verifiers_stand_in' / 'models.py'}:Knowing"}}
+            "responses_api_models": {"own": {"entrypoint": f"{HERE / 'verifiers_models' / 'models.py'}:Knowing"}}
         },
     }
 
