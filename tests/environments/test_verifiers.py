@@ -46,7 +46,8 @@ def says(*texts: str) -> Json:
 
 def silent() -> tuple[Json, Callable[[], Json]]:
     found = "gym_trio_user_models"
-    return {"own": {"entrypoint": f"{HERE.parent / 'verifiers_models' / 'models.py'}:Silent"}}, lambda: sys.modules[found].SEEN
+    path = HERE.parent / "verifiers_models" / "models.py"
+    return {"own": {"entrypoint": f"{path}:Silent"}}, lambda: sys.modules[found].SEEN
 
 
 def row(does: str, answer: str = "yes", **info: Any) -> Json:
