@@ -8,6 +8,7 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
 import orjson
 
@@ -22,7 +23,7 @@ logger = logging.getLogger("gym_trio.capture")
 # Calls without a rollout are kept under this name.
 UNATTRIBUTED = "_unattributed"
 
-_READING = Threads()
+_READING: Final = Threads()
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 

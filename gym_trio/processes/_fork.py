@@ -15,7 +15,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import attrs
 import trio
@@ -32,8 +32,7 @@ __all__ = ["KeptFork", "fork_kept"]
 REAP_SECONDS = 5.0
 CHUNK_BYTES = 65536
 TOKEN_BYTES = 16
-_ENDING = Threads()
-_OWNERS_FILES: list[object] = []  # kept, in a fork
+_ENDING: Final = Threads()
 HANDED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -137,7 +136,7 @@ def _keep(work: Callable[[], object], link: int, channel: int, owner: int, token
         signal.set_wakeup_fd(-1)
         for number in HANDED_ON:
             signal.signal(number, signal.SIG_IGN)
-        _close_all_but(link, channel)
+        _owners = _close_all_but(link, channel)
         # Before there is a child, so that nothing of it can get away.
         keeper = Keeper(Channel(channel), None, _kernel.open_process(owner), token)
         pid = os.fork()
@@ -159,7 +158,7 @@ def _work(work: Callable[[], object], link: int, keeper: int, token: str) -> NoR
             signal.signal(number, signal.SIG_DFL)
         _kernel.die_with_parent()
         if os.getppid() == keeper:  # else it ended before the kernel had been asked
-            _close_all_but(link)
+            _owners = _close_all_but(link)
             mark_limits(token)
             os.environ.update(marked_environment({}, token))
             gc.freeze()  # what the owner had left to be collected: to close its sockets is to close others of this one
@@ -172,38 +171,40 @@ def _work(work: Callable[[], object], link: int, keeper: int, token: str) -> NoR
         os._exit(0)
 
 
-def _close_all_but(*kept: int) -> None:
-    _read_nothing()
-    _write_to_stderr_alone()
+def _close_all_but(*kept: int) -> list[object]:
+    """Gives the owner's files, which have to be kept for as long as the fork runs."""
+    owners = [_read_nothing(), *_write_to_stderr_alone()]
     first = 3
     for descriptor in (*sorted(kept), os.sysconf("SC_OPEN_MAX")):
         os.closerange(first, descriptor)
         first = descriptor + 1
+    return owners
 
 
-def _read_nothing() -> None:
-    """Leave what comes to the standard input to the owner."""
+def _read_nothing() -> object:
+    """Leave what comes to the standard input to the owner, whose file is given."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    _OWNERS_FILES.append(sys.stdin)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
+    owners, sys.stdin = sys.stdin, io.TextIOWrapper(io.FileIO(0, closefd=False))
+    return owners
 
 
-def _write_to_stderr_alone() -> None:
-    """Have what is printed, and what is logged to a file, go to the standard error.
+def _write_to_stderr_alone() -> list[object]:
+    """Have what is printed, and what is logged to a file, go to the standard error; gives the owner's files.
 
     The owner's own files are not to be touched: the number of one may become another file's here, a thread may have
     been at work in it, whose lock nobody gives back, and to let go of it would write once more what it holds.
     """
     os.dup2(2, 1)
     stream = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), line_buffering=True)
-    _OWNERS_FILES.extend((sys.stdout, sys.stderr))
+    owners: list[object] = [sys.stdout, sys.stderr]
     sys.stdout = sys.stderr = stream
     known = (logging.getLogger(), *logging.Logger.manager.loggerDict.values())
     for logger in [one for one in known if isinstance(one, logging.Logger)]:
         to_files = [handler for handler in logger.handlers if isinstance(handler, logging.StreamHandler)]
         if to_files:
-            _OWNERS_FILES.extend(to_files)
+            owners.extend(to_files)
             own = logging.StreamHandler(stream)
             own.setLevel(to_files[0].level)
             own.setFormatter(to_files[0].formatter)
             logger.handlers = [own, *(handler for handler in logger.handlers if handler not in to_files)]
+    return owners
