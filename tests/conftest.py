@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,6 +26,12 @@ HELD_OPEN = pytest.StashKey[int]()
 def given_python(name: str) -> str | None:
     """Return the one that the user has made and named, as in ``GYM_TRIO_OPENENV_PYTHON``."""
     return os.environ.get(f"GYM_TRIO_{name.upper().replace(' ', '_')}_PYTHON")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C means what it means, also where the tests were started by something that ignores it: a shell's ``&``."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
