@@ -74,32 +74,38 @@ def rows(count, first=0):
 class Tally:
     """The work done, and a digest of what was asked, answered and scored: equal whoever did it and by whichever way.
 
-    Results are only kept while the clock runs: counting and comparing them is the benchmark's own work.
+    While the clock runs a result is only taken apart: its strings are kept, which no collection of garbage goes over.
+    Counting and comparing them is the benchmark's own work.
     """
 
     def __init__(self):
         self._before = 0
         self._kept = []
+        self._tools = []  # that were offered; nearly always the same
 
     def after_warming(self, result):
         """The model numbers its answers: those of before are not counted."""
-        self._before = max(self._before, _number(result["response"]))
+        self._before = max(self._before, _number(result["response"]["id"]))
 
     def add(self, result):
-        self._kept.append((result["responses_create_params"]["input"], result["response"], result["reward"]))
+        response = result["response"]
+        if not self._tools or response["tools"] != self._tools[-1]:
+            self._tools.append(response["tools"])
+        asked = tuple([(item["role"], item["content"]) for item in result["responses_create_params"]["input"]])
+        told = tuple([_essence(item) for item in response["output"]])
+        self._kept.append((response["id"], result["reward"], len(self._tools) - 1, asked, told))
 
     def finished(self):
-        kinds = [item["type"] for _, response, _ in self._kept for item in response["output"]]
         digest = Digest()
-        for asked, response, reward in self._kept:
-            asked = [(item["role"], item["content"]) for item in asked]
-            tools = [(tool["name"], tool["parameters"]) for tool in response["tools"]]
-            told = [_essence(item) for item in response["output"]]
-            digest.add(json.dumps([asked, tools, told, reward], sort_keys=True).encode())
+        tools = [[(tool["name"], tool["parameters"]) for tool in offered] for offered in self._tools]
+        kinds = []
+        for _, reward, offered, asked, told in self._kept:
+            kinds += [kind for kind, *_ in told]
+            digest.add(json.dumps([asked, tools[offered], told, reward], sort_keys=True).encode())
         return {
             "rollouts": len(self._kept),
-            "reward": sum(reward for _, _, reward in self._kept),
-            "model_calls": max(_number(response) for _, response, _ in self._kept) - self._before,
+            "reward": sum(reward for _, reward, *_ in self._kept),
+            "model_calls": max(_number(name) for name, *_ in self._kept) - self._before,
             "tool_calls": kinds.count("function_call"),
             "tool_outputs": kinds.count("function_call_output"),
             "answers": kinds.count("message"),
@@ -107,14 +113,15 @@ class Tally:
         }
 
 
-def _number(response):
-    return int(response["id"].rpartition("_")[2])
+def _number(response_id):
+    return int(response_id.rpartition("_")[2])
 
 
 def _essence(item):
     """Without the fields of the Responses format that one side leaves out and the other writes as null."""
-    if item["type"] == "function_call":
-        return item["call_id"], item["name"], item["arguments"]
-    if item["type"] == "function_call_output":
-        return item["call_id"], item["output"]
-    return item["role"], [part["text"] for part in item["content"]]
+    kind = item["type"]
+    if kind == "function_call":
+        return kind, item["call_id"], item["name"], item["arguments"]
+    if kind == "function_call_output":
+        return kind, item["call_id"], item["output"]
+    return kind, item["role"], *[part["text"] for part in item["content"]]
