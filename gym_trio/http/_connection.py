@@ -105,7 +105,10 @@ class Connection:
                 return None
             if head.protocol is not HTTP1:
                 return self._hand_over(head)
-            exchange = Exchange(self, head, await self.inbound.buffered_body(head))
+            body = self.inbound.arrived_body()
+            if not (self.inbound.reader.body_complete or head.expects_continue):
+                body = await self.inbound.buffered_body(body)
+            exchange = Exchange(self, head, body)
             await self._handle(exchange)
             if life is not self._life or not await self._go_on_after(exchange):
                 return None

@@ -74,18 +74,19 @@ class Inbound:
             head = self.reader.next_head()
         return head
 
-    async def buffered_body(self, head: RequestHead) -> bytes:
-        """All of a small body, the beginning of a large one; nothing yet if the client waits for a 100.
+    def arrived_body(self) -> bytes:
+        """What is there of the body of a request whose head has been read."""
+        self._wire.renew_allowances()
+        return self.reader.body()
+
+    async def buffered_body(self, begun: bytes) -> bytes:
+        """All of a small body, the beginning of a large one, of which ``begun`` has arrived.
 
         **Errors**: `ClientGone` when the client leaves meanwhile.
         """
         reader = self.reader
-        self._wire.renew_allowances()
-        body = reader.body()
-        if reader.body_complete or head.expects_continue:
-            return body
-        pieces = [body]
-        size = len(body)
+        pieces = [begun]
+        size = len(begun)
         while not reader.body_complete and size < self._service.limits.buffered_body_bytes:
             pieces.append(await self.body_piece())
             size += len(pieces[-1])
