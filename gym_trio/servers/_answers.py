@@ -12,7 +12,7 @@ from ._failures import failure_from_wire
 from ._jobs import Job
 from ._worker_home import WorkerFailed
 
-__all__ = ["job_answer", "read_answer"]
+__all__ = ["UNREADABLE", "check_is_of_job", "job_answer", "read_answer"]
 
 UNREADABLE = "gave an answer that cannot be read"
 
@@ -48,6 +48,13 @@ _FORMS: Mapping[str, Callable[[Any], bool]] = {
     "refused": _is_refusal,
     "failure": lambda value: _failure(value) is not None,
 }
+_OF_JOBS = frozenset({"answer", "refused", "failure"})
+
+
+def check_is_of_job(answer: Mapping[str, Any]) -> None:
+    """**Errors**: `WorkerFailed` for what a process says when it has been set up, and to no job."""
+    if _OF_JOBS.isdisjoint(answer):
+        raise WorkerFailed(UNREADABLE)
 
 
 def job_answer(answer: Mapping[str, Any], job: Job) -> Any:
@@ -60,6 +67,4 @@ def job_answer(answer: Mapping[str, Any], job: Job) -> Any:
         raise RequestRefused(status, detail)
     if "failure" in answer:
         raise _failure(answer["failure"]) or job.failed(UNREADABLE)
-    if "answer" not in answer:
-        raise job.failed(UNREADABLE)
     return answer["answer"]

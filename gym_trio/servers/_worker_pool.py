@@ -11,6 +11,7 @@ import trio
 
 from ..config import optional, positive_int, positive_seconds
 from ..errors import FailureKind, RolloutFailure
+from ._answers import check_is_of_job
 from ._jobs import Job
 from ._session_state import UNPICKLABLE
 from ._worker_home import WorkerFailed
@@ -84,6 +85,7 @@ class WorkerPool:
                 else:
                     process = await self._obtain()
                 answer = await self._ask(process, question, job)
+                check_is_of_job(answer)
                 keep = question is not None and not answer.get("retire")
             except WorkerFailed as error:
                 raise job.failed(str(error)) from None

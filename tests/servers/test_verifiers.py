@@ -126,6 +126,7 @@ UNREADABLE = [
     "{}",
     '{"else": 1}',
     '{"ready": true}',
+    '{"error": "what is only said of a set-up"}',
     '{"retire": false}',
     '{"answer": {"reward": 1}, "refused": [422, "x"]}',
     '{"refused": 5}',
