@@ -11,7 +11,7 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "gym_trio"
 
 # A room may import the rooms before its own line, and itself.
 ORDER = [
-    {"errors", "threads"},
+    {"errors", "remember", "threads"},
     {"telemetry"},
     {"metrics"},
     {"config"},

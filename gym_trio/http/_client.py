@@ -15,8 +15,8 @@ import trio
 
 from .. import telemetry
 from ..errors import PeerDropped, UsageError
+from ..remember import remember
 from ._message import Body, HeaderPairs, Origin, Request, Response, StreamedResponse, Transport
-from ._remember import remember
 from ._retry import Attempts, RetryPolicy
 
 __all__ = ["ServerClient"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable
 
 from ..errors import UsageError
+from ..remember import remember
 from ._message import HeaderPairs, Request
-from ._remember import remember
 
 __all__ = ["Framed", "KnownHeaders", "Prepared", "check_request_line", "encode_head", "frame"]
 

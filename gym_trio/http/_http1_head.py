@@ -7,9 +7,9 @@ import re
 from typing import NamedTuple, TypeVar
 from urllib.parse import unquote
 
+from ..remember import remember
 from ._http1_grammar import TARGET_BYTES, TOKEN_BYTES, BadRequest, read_field
 from ._limits import ServeLimits
-from ._remember import remember
 
 __all__ = ["HTTP1", "HeadParser", "Protocol", "RequestHead", "RequestLine"]
 

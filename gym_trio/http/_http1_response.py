@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
+from ..remember import remember
 from ._http1_grammar import TOKEN_BYTES
-from ._remember import remember
 
 __all__ = [
     "CHUNKED",

@@ -10,11 +10,11 @@ from urllib.parse import unquote_to_bytes
 import trio
 
 from ..errors import Delivery, TransportError
+from ..remember import remember
 from ._disconnect import DISCONNECT_EXTENSION, App, Scope, never_apart
 from ._encode import KnownHeaders, check_request_line, frame
 from ._memory_call import KnownPairs, MemoryCall, StreamedCall
 from ._message import Request, Response, StreamedResponse
-from ._remember import remember
 
 __all__ = ["MemoryTransport"]
 

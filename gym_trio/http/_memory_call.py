@@ -11,9 +11,9 @@ import httpx
 import trio
 
 from ..errors import Delivery, PeerDropped, ProtocolError, TransportError
+from ..remember import remember
 from ._disconnect import App, Message, Scope
 from ._message import HeaderPairs, Request, Response
-from ._remember import remember
 
 __all__ = ["KnownPairs", "MemoryCall", "StreamedCall"]
 

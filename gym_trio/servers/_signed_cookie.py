@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 
 from ..errors import RequestRefused
+from ..remember import remember
 from ._body import Message, Receive, Scope, Send, parse_cookies
 
 __all__ = ["CookieEndpoint", "SignedCookie"]
@@ -46,8 +47,8 @@ class SignedCookie:
         value = self._signed.get(session_id)
         if value is None:
             value = self._value(session_id)
-            _remember(self._signed, session_id, value)
-            _remember(self._good, value, session_id)
+            remember(self._signed, session_id, value, _REMEMBERED)
+            remember(self._good, value, session_id, _REMEMBERED)
         return value
 
     def read(self, cookies: Mapping[str, str]) -> str | None:
@@ -62,7 +63,7 @@ class SignedCookie:
         session_id = self._good.get(value)
         if session_id is None:
             session_id = self._check(value)
-            _remember(self._good, value, session_id)
+            remember(self._good, value, session_id, _REMEMBERED)
         return session_id or None
 
     def _check(self, value: str) -> str:
@@ -78,12 +79,6 @@ class SignedCookie:
 
     def header(self, session_id: str) -> tuple[bytes, bytes]:
         return b"set-cookie", f"{self.name}={self.sign(session_id)}; Path=/; HttpOnly; SameSite=lax".encode("ascii")
-
-
-def _remember(known: dict[str, str], key: str, value: str) -> None:
-    if len(known) >= _REMEMBERED:
-        known.clear()
-    known[key] = value
 
 
 class CookieEndpoint:
