@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
-__all__ = ["EXITS", "authored", "refuse_exit"]
-
-EXITS: Final = (SystemExit, BaseExceptionGroup)  # what `refuse_exit` has to look at
-
-
-def refuse_exit(error: BaseException) -> None:
-    """Raise a `SystemExit`, also one in a group, as `RuntimeError`; for anything else return.
-
-    It would end the server and all other rollouts, for one request.
-    """
-    if isinstance(error, SystemExit):
-        raise RuntimeError(f"SystemExit: {error}") from error
-    only_exits = isinstance(error, BaseExceptionGroup) and error.split((Exception, SystemExit))[1] is None
-    if only_exits and not isinstance(error, Exception):
-        raise RuntimeError(f"SystemExit, in a group: {error}") from error
+__all__ = ["authored"]
 
 
 async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -28,11 +14,15 @@ async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
 
     **Cancellation**: passes through.
 
-    **Errors**: what it raises; a `SystemExit` as `RuntimeError`.
+    **Errors**: what it raises; a `SystemExit`, also one in a group, as `RuntimeError`, for it would end the server and
+    all other rollouts, for one request.
     """
     try:
         found = method(*arguments)
         return await found if inspect.isawaitable(found) else found
-    except EXITS as error:
-        refuse_exit(error)
-        raise
+    except SystemExit as error:
+        raise RuntimeError(f"SystemExit: {error}") from error
+    except BaseExceptionGroup as error:
+        if isinstance(error, Exception) or error.split((Exception, SystemExit))[1] is not None:
+            raise
+        raise RuntimeError(f"SystemExit, in a group: {error}") from error

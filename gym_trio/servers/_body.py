@@ -11,7 +11,7 @@ import attrs
 import orjson
 
 from .. import errors, telemetry
-from ._authored import EXITS, refuse_exit
+from ._authored import authored
 from ._failures import failure_of, failure_to_wire, sole_cause
 from ._stage_times import StageTimes
 
@@ -22,6 +22,7 @@ __all__ = [
     "encode_default",
     "encode_json",
     "parse_cookies",
+    "parse_object",
     "read_body",
     "send_json",
 ]
@@ -231,8 +232,10 @@ class JsonEndpoint:
         request: RequestBody | None = None
         try:
             content = await read_body(receive)
-            request = RequestBody(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
-            answer = await self._handle(request, scope)
+            body = parse_object(content) if content else {}
+            request = RequestBody(body, headers=scope["headers"], path_params=scope.get("path_params"))
+            with telemetry.remote_context(scope["headers"]):
+                answer = await authored(self._handler, request)
             reply = answer if type(answer) is Reply else Reply(answer)
             encoded = reply.body if type(reply.body) is bytes else encode_json(reply.body)
         except errors.PeerDropped as error:
@@ -249,16 +252,6 @@ class JsonEndpoint:
         if changed:
             headers += tuple([_cookie_header(name, value) for name, value in changed.items()])
         await send_json(send, reply.status, reply.body, headers, content=encoded)
-
-    async def _handle(self, request: RequestBody, scope: Scope) -> Any:
-        try:
-            if telemetry.is_used():
-                with telemetry.remote_context(scope["headers"]):
-                    return await self._handler(request)
-            return await self._handler(request)
-        except EXITS as error:
-            refuse_exit(error)
-            raise
 
     def _error_reply(self, error: Exception) -> Reply:
         error = sole_cause(error)
@@ -278,9 +271,8 @@ _SESSION_STATUS: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-def _parse(content: bytes) -> dict[str, Any]:
-    if not content:
-        return {}
+def parse_object(content: bytes) -> dict[str, Any]:
+    """The JSON object of a request. **Errors**: `RequestRefused`, 400 for no JSON, 422 for what is no object."""
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError as error:

@@ -13,8 +13,8 @@ import trio
 
 from .. import errors
 from . import _forms as forms
-from ._authored import EXITS, authored, refuse_exit
-from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, encode_json, read_body
+from ._authored import authored
+from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, encode_json, parse_object, read_body
 from ._failures import failure_of, failure_to_wire
 from ._model_calls import CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._server import Server
@@ -131,11 +131,7 @@ class ModelEndpoint:
             request = ModelRequest(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
             request.form, request.attempts = self._form, call.attempts
             call.begin(request)
-            try:
-                await (call.stream if request.get("stream") else call.answer)(request, send)
-            except EXITS as error:
-                refuse_exit(error)
-                raise
+            await authored(call.stream if request.get("stream") else call.answer, request, send)
         except trio.Cancelled:
             call.outcome = CallOutcome.CANCELLED
             raise
@@ -261,12 +257,7 @@ def _error_answer(form: str, error: Exception) -> tuple[int, dict[str, Any], flo
 
 
 def _parse(content: bytes) -> dict[str, Any]:
-    try:
-        value = orjson.loads(content)
-    except orjson.JSONDecodeError as error:
-        raise errors.RequestRefused(400, f"the body is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise errors.RequestRefused(422, f"the body must be a JSON object, not a {type(value).__name__}")
+    value = parse_object(content)
     if not isinstance(value.get("stream_options") or {}, dict):
         raise errors.RequestRefused(400, "'stream_options' must be an object")
     return value
