@@ -190,19 +190,19 @@ class ServerClient:
             headers = {**telemetry.outgoing(), **(headers or {})}
         own: HeaderPairs = ()
         if headers:
-            own = self._own(headers)
-            if not _COMMON_NAMES.isdisjoint([name for name, _ in own]):  # the caller's replace ours of the same name
-                given = dict(own)
-                own, common = (*(pair for pair in common if pair[0] not in given), *own), ()
+            given = self._given(headers)
+            if not _COMMON_NAMES.isdisjoint(given):  # the caller's replace ours of the same name
+                own, common = tuple(pair for pair in common if pair[0] not in given), ()
+            own += tuple(given.items())
         if cookies:
             own += (_cookie(cookies),)
         return Request(method, server.origin, self._target(server, path), own, body, common=common)
 
-    def _own(self, headers: Mapping[str, str]) -> HeaderPairs:
-        known, own = self._names, {}
+    def _given(self, headers: Mapping[str, str]) -> dict[bytes, bytes]:
+        known, given = self._names, {}
         for name, value in headers.items():
-            own[known.get(name) or remember(known, name, _bytes(name.lower()), _KNOWN_ROUTES)] = _bytes(value)
-        return tuple(own.items())
+            given[known.get(name) or remember(known, name, _bytes(name.lower()), _KNOWN_ROUTES)] = _bytes(value)
+        return given
 
     def _target(self, server: _Server, path: str) -> bytes:
         key = (server.name, path)

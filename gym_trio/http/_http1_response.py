@@ -122,8 +122,8 @@ class ResponseHeads:
             line = known.get((name, value))
             if line is not None:
                 block += line
-            elif name == b"content-length" and head.content_length is None and value.isdigit():
-                head.content_length = int(value)
+            elif name == b"content-length":  # in each response another one, which is not worth remembering
+                head.note(name, bytes(value).strip())
             else:
                 block += self._line(head, name, value)
         head.block = block
