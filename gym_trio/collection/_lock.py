@@ -70,7 +70,7 @@ def _write_holder(path: pathlib.Path, descriptor: int) -> None:
 
 
 def is_still(path: pathlib.Path, descriptor: int) -> bool:
-    """Whether the file that was locked is the one that stands there now."""
+    """Whether the file that was opened at ``path`` is the one that stands there now."""
     try:
         there, here = path.stat(), os.fstat(descriptor)
     except FileNotFoundError:

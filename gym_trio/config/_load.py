@@ -68,8 +68,8 @@ def load_config(
     content = interpolate(content, layers, env)
     content.pop(INCLUDE_KEY, None)
     loaded = _validated(content, layers, known=referred | copied)
-    for error in loaded.dangling.values() if whole else ():
-        raise error
+    if whole and loaded.dangling:
+        raise next(iter(loaded.dangling.values()))
     return loaded
 
 

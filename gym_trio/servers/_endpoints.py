@@ -48,7 +48,7 @@ class Endpoints:
         if one_name is not None:
             self._named = {method: (one_name[1], route) for method in route.methods}
             return True
-        if "{" in path or path.startswith(_ROLLOUT) or path[:1] not in "/":
+        if "{" in path or path.startswith(_ROLLOUT) or (path and path[0] != "/"):
             return False
         for method in route.methods:
             table.setdefault((method, path), route)
