@@ -18,6 +18,7 @@ from ._connection import Connection
 from ._http1_response import plain_response
 from ._hypercorn import HypercornSide
 from ._service import Service
+from ._sockets import set_tcp_options
 
 __all__ = ["Admission", "accept_connections", "open_listeners", "shown_address"]
 
@@ -58,17 +59,9 @@ def open_listeners(config: Config, given: Sockets | Iterable[socket.socket] | No
         for sock in streams:
             sock.setblocking(False)
             if sock.family != socket.AF_UNIX:
-                _set_options(sock)
+                # What is accepted inherits these. The probes find a client whose machine died, in two minutes.
+                set_tcp_options(sock, TCP_KEEPIDLE=60, TCP_KEEPINTVL=15, TCP_KEEPCNT=4)
         yield sockets
-
-
-def _set_options(sock: socket.socket) -> None:
-    """What the listening socket accepts inherits these. Keepalive finds clients whose machine died, in two minutes."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def shown_address(scheme: str, sock: socket.socket) -> str:

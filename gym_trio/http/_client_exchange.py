@@ -95,7 +95,7 @@ class ClientExchange:
         self.connection = self.parser = None
         connection.closes_with_wait = False
         if parser is None or not parser.complete:
-            self._pool.discard(connection, waited_for=self._max_body_bytes is None)
+            self._pool.discard(connection, waited_for=self._max_body_bytes is None, resets=True)
             return
         if parser.is_clean and len(self._shared.parsers) < _PARSERS_KEPT:
             self._shared.parsers.append(parser)

@@ -16,6 +16,7 @@ from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError
 from ._arrivals import Arrivals, Inlet
 from ._message import Origin
 from ._settings import TransportSettings
+from ._sockets import reset_on_close, set_tcp_options
 
 __all__ = ["LOCAL_ERRORS", "WOULD_BLOCK", "Connection", "connect"]
 
@@ -73,7 +74,7 @@ class Connection(Inlet):
         """
         abort = super().__call__(raise_cancel)
         if self.closes_with_wait:
-            self.close(waited_for=False)
+            self.close(waited_for=False, resets=True)
         return abort
 
     def receive_into(self, buffer: memoryview) -> int:
@@ -84,8 +85,11 @@ class Connection(Inlet):
             self.after_full_read()
         return count
 
-    def close(self, *, waited_for: bool = True) -> None:
-        """Idempotent. Whoever waits for the socket gets `trio.ClosedResourceError`; ``waited_for``: somebody may."""
+    def close(self, *, waited_for: bool = True, resets: bool = False) -> None:
+        """Idempotent. Whoever waits for the socket gets `trio.ClosedResourceError`; ``waited_for``: somebody may.
+
+        ``resets``: an exchange is cut off. Its port is free at once: thousands may be cut off together.
+        """
         if self.fd >= 0:
             if self._arrivals is not None:
                 self._arrivals.forget(self.fd)
@@ -93,6 +97,8 @@ class Connection(Inlet):
                 self.stop_waiting()
                 trio.lowlevel.notify_closing(self.fd)
             self.fd = -1
+            if resets:
+                reset_on_close(self.sock)
             # To close is not enough for the server to learn of it where something that was forked here holds it too.
             with contextlib.suppress(OSError):
                 self.sock.shutdown(socket.SHUT_RDWR)
@@ -115,7 +121,14 @@ async def connect(
         scope.deadline = trio.current_time() + bound_seconds
         with scope:
             sock = await _open_socket(origin)
-            _set_options(sock, settings)
+            set_tcp_options(
+                sock,
+                TCP_KEEPIDLE=settings.tcp_keepalive_idle_seconds,
+                TCP_KEEPINTVL=settings.tcp_keepalive_interval_seconds,
+                TCP_KEEPCNT=settings.tcp_keepalive_probes,
+                # The probes are for a connection that is silent; this is the same bound where bytes are not taken.
+                TCP_USER_TIMEOUT=settings.dead_peer_seconds * 1000,
+            )
             if ssl_context is not None:
                 sock = await _shake_hands(sock, origin.host, ssl_context)
             connection, sock = Connection(sock), None
@@ -166,21 +179,6 @@ async def _connect_socket(sock: socket.socket, address: tuple[str, int]) -> None
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             raise OSError(code, os.strerror(code)) from None
-
-
-def _set_options(sock: socket.socket, settings: TransportSettings) -> None:
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", settings.tcp_keepalive_idle_seconds),
-        ("TCP_KEEPINTVL", settings.tcp_keepalive_interval_seconds),
-        ("TCP_KEEPCNT", settings.tcp_keepalive_probes),
-        # Probes are sent on a connection that is silent; this is the same bound for one whose bytes are not taken.
-        ("TCP_USER_TIMEOUT", settings.dead_peer_seconds * 1000),
-    ):
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 async def _shake_hands(sock: socket.socket, host: str, context: ssl.SSLContext) -> ssl.SSLSocket:

@@ -119,9 +119,9 @@ class OriginPool:
             self._idle.append(connection)
             self.expire()
 
-    def discard(self, connection: Connection, *, waited_for: bool = False) -> None:
-        """Close a connection at once and free its place. Idempotent. ``waited_for``: another task may be reading it."""
-        connection.close(waited_for=waited_for)
+    def discard(self, connection: Connection, *, waited_for: bool = False, resets: bool = False) -> None:
+        """`Connection.close` it at once and free its place. Idempotent."""
+        connection.close(waited_for=waited_for, resets=resets)
         self.connections.discard(connection)
         self._give_permissions()
 

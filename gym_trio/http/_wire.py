@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
 from collections.abc import Callable
 
 import trio
 
 from ._arrivals import Inlet
 from ._limits import Allowance, ServeLimits
+from ._sockets import reset_on_close
 
 __all__ = ["ClientGone", "TooSlow", "Wire"]
 
 _RECEIVE_BYTES = 64 * 1024
 _NOTHING = memoryview(b"")
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection
 
 
 class ClientGone(ConnectionError):
@@ -161,8 +160,7 @@ class Wire(Inlet):
     def reset_on_close(self) -> None:
         """Let the client see an error, not an end."""
         self._resets = True
-        with contextlib.suppress(OSError):
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        reset_on_close(self._socket)
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:

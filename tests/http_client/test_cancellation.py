@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from functools import partial
@@ -94,6 +95,31 @@ async def test_cancellation_at_every_step_leaves_nothing(
                 break
         assert finished
         assert step > 2
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="the state of a connection is not told here")
+@pytest.mark.parametrize("ask", [whole, streamed])
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"])
+async def test_an_exchange_that_is_cut_off_keeps_no_port(open_peer, settled, ask, says: bytes) -> None:
+    """The connection is over for both at once, with nothing left to wait for: no FIN_WAIT here, no CLOSE_WAIT there."""
+    peers: list[trio.socket.SocketType] = []
+
+    async def handler(incoming) -> None:
+        await incoming.request()
+        peers.append(incoming.stream.socket)
+        await incoming.stream.send_all(says)
+        await trio.sleep_forever()
+
+    def state() -> int:
+        return peers[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+
+    async with open_peer(handler) as peer, open_socket_transport() as transport:
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask, transport, peer.request())
+            await settled(lambda: bool(peers))
+            assert state() == 1  # TCP_ESTABLISHED
+            asking.cancel_scope.cancel()
+        await settled(lambda: state() == 7)  # TCP_CLOSE
 
 
 async def test_a_request_cancelled_before_it_began_sends_nothing(open_peer, echo) -> None:
