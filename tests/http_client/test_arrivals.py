@@ -230,12 +230,75 @@ async def test_a_number_that_is_used_again(arrivals: Arrivals) -> None:
 
 async def test_more_at_once_than_are_told_of_at_once(arrivals: Arrivals, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is told of next."""
-    monkeypatch.setattr("gym_trio.http._arrivals._AT_ONCE", 3)
+    monkeypatch.setattr("gym_trio.http._arrivals._TOLD_AT_ONCE", 3)
     readers = [Reader(arrivals) for _ in range(20)]
     for reader in readers:
         reader.peer.send(b"x")
     for reader in readers:
         assert await reader.read() == b"x"
+        arrivals.forget(reader.descriptor)
+        reader.peer.close()
+        reader.sock.close()
+
+
+async def test_who_leaves_is_told_of_before_those_who_speak(
+    arrivals: Arrivals, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Input wakes a few tasks at a time, in order; an end has no turn to wait for, however much input came before."""
+    monkeypatch.setattr("gym_trio.http._arrivals._WOKEN_AT_ONCE", 3)
+    order: list[int | str] = []
+
+    async def read(number: int, reader: Reader) -> None:
+        await reader.read()
+        order.append(number)
+
+    readers = [Reader(arrivals) for _ in range(12)]
+    for number, reader in enumerate(readers[:10]):
+        nursery.start_soon(read, number, reader)
+    for reader in readers[10:]:
+        reader.on_end = lambda: order.append("left")
+    await trio.testing.wait_all_tasks_blocked()
+    for reader in readers[:10]:
+        reader.peer.send(b"x")
+    for reader in readers[10:]:
+        reader.peer.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert order[:2] == ["left", "left"]
+    steps = [sorted(order[at : at + 3]) for at in range(2, 12, 3)]
+    assert steps == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
+    for reader in readers:
+        arrivals.forget(reader.descriptor)
+        reader.peer.close()
+        reader.sock.close()
+
+
+@pytest.mark.parametrize("closes", ["the one that waits for its turn", "all"])
+async def test_a_socket_that_is_closed_before_its_turn_comes(
+    arrivals: Arrivals, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, closes: str
+) -> None:
+    """Its input was seen, and another socket has its number by now: that one is not woken."""
+    monkeypatch.setattr("gym_trio.http._arrivals._WOKEN_AT_ONCE", 1)
+    first, second = Reader(arrivals), Reader(arrivals)
+    others: list[Reader] = []
+
+    async def read() -> None:
+        await first.read()
+        for reader in (second,) if closes != "all" else (first, second):
+            arrivals.forget(reader.descriptor)
+            reader.sock.close()
+            others.append(Reader(arrivals))
+
+    nursery.start_soon(read)
+    await trio.testing.wait_all_tasks_blocked()
+    first.peer.send(b"x")
+    second.peer.send(b"y")
+    await trio.testing.wait_all_tasks_blocked()
+    for other in others:
+        with trio.move_on_after(0) as scope:
+            await other.read()
+        assert scope.cancelled_caught
+        assert other.ends == 0
+    for reader in (first, second, *others):
         arrivals.forget(reader.descriptor)
         reader.peer.close()
         reader.sock.close()
