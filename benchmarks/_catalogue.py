@@ -82,7 +82,13 @@ def _held(quick: bool) -> list[Benchmark]:
     held = Partner("before", "echo", arguments_of(hold=0.2 if quick else 2.0))
     asked = arguments_of(requests=many)
     again = (*arguments_of(requests=many * 4), "--warm")
-    echo = Partner("before", "echo")
+
+    def again_at(width: int) -> Side:
+        """Their partner answers when ``width`` are there, and not before: so many are in flight."""
+        together = Partner("before", "echo", arguments_of(together=width))
+        name = "all at once" if width == many else f"{width} at a time"
+        return Side(name, "hold_gym_trio", (*again, "--in-flight", str(width)), None, together)
+
     return [
         Benchmark(
             "hold",
@@ -90,8 +96,8 @@ def _held(quick: bool) -> list[Benchmark]:
             (
                 Side("gym_trio", "hold_gym_trio", (*asked, "--in-flight", str(many)), None, held),
                 Side("aiohttp", "hold_aiohttp", asked, "aiohttp", held),
-                Side("all at once", "hold_gym_trio", (*again, "--in-flight", str(many)), None, echo),
-                Side("256 at a time", "hold_gym_trio", (*again, "--in-flight", "256"), None, echo),
+                again_at(many),
+                again_at(256),
             ),
             (
                 Comparison("gym_trio", "aiohttp", "wall_seconds", "held POSTs, wall, over aiohttp", target=0.9),
