@@ -40,10 +40,10 @@ class Inlet:
 
     def wait_for_input(self) -> Awaitable[object]:
         """Until there is input, or its end, to be read. It may be a false alarm."""
-        if self._looks:
-            return trio.lowlevel.checkpoint()  # noqa: ASYNC105  by the caller
         if self._task is not None:
             raise trio.BusyResourceError("another task waits for the input of this socket")
+        if self._looks:
+            return trio.lowlevel.checkpoint()  # noqa: ASYNC105  by the caller
         self._task = trio.lowlevel.current_task()
         return trio.lowlevel.wait_task_rescheduled(self)  # noqa: ASYNC105  by the caller
 
@@ -65,18 +65,27 @@ class Inlet:
         if task is not None:
             trio.lowlevel.reschedule(task, outcome.Error(trio.ClosedResourceError("the socket was closed meanwhile")))
 
-    def arrived(self, *, ends: bool, urgent: bool = False) -> None:
-        """Called by `Arrivals`. ``ends``: no more will come; ``urgent``: a read ends before it."""
+    def arrived(self, *, ends: bool = False, urgent: bool = False) -> bool:
+        """Called by `Arrivals`. Whether there is a task to `wake`.
+
+        ``ends``: no more will come; ``urgent``: a read ends before it.
+        """
         if urgent:
             self._looks = 2
         elif not self._looks:
             self._looks = 1
+        elif not ends:
+            return False  # it has been told before, and nobody has looked since
         if ends and not self.has_ended:
             self.has_ended = True
             if self.on_end is not None:
                 self.on_end()
-        task, self._task = self._task, None
-        if task is not None:
+        return self._task is not None
+
+    def wake(self) -> None:
+        """Resume the task that waits, unless what it waits for has been read by another meanwhile."""
+        if self._task is not None and self._looks:
+            task, self._task = self._task, None
             trio.lowlevel.reschedule(task)
 
 
@@ -113,10 +122,13 @@ class Arrivals:
                 await trio.lowlevel.wait_readable(self._epoll)
             self._look(come)
             for _ in range(min(len(come), _WOKEN_AT_ONCE)):
-                come.popleft().arrived(ends=False)
+                come.popleft().wake()
 
     def _look(self, come: collections.deque[Inlet]) -> None:
-        """What is new. Without a checkpoint, so that each descriptor is still the one that was registered."""
+        """Tell of what is new. Those to wake for input, each once, go to ``come``.
+
+        No checkpoint in here: each descriptor is still the one that was registered.
+        """
         inlets = self._inlets
         ending = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
         special = ending | select.EPOLLPRI
@@ -125,7 +137,8 @@ class Arrivals:
             if inlet is not None:
                 if events & special:
                     inlet.arrived(ends=bool(events & ending), urgent=bool(events & select.EPOLLPRI))
-                else:
+                    inlet.wake()
+                elif inlet.arrived():
                     come.append(inlet)
 
 

@@ -191,7 +191,8 @@ async def test_a_wait_can_be_stopped(reader: Reader, nursery: trio.Nursery) -> N
     assert ended == [None]
     nursery.start_soon(read)
     await trio.testing.wait_all_tasks_blocked()
-    reader.arrived(ends=False)
+    reader.arrived()
+    reader.wake()
     reader.peer.send(b"x")
     reader.stop_waiting()  # woken already
     await trio.testing.wait_all_tasks_blocked()
@@ -267,6 +268,51 @@ async def test_who_leaves_is_told_of_before_those_who_speak(
     steps = [sorted(order[at : at + 3]) for at in range(2, 12, 3)]
     assert steps == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
     for reader in readers:
+        arrivals.forget(reader.descriptor)
+        reader.peer.close()
+        reader.sock.close()
+
+
+@pytest.mark.parametrize("again", ["more", "cancelled", "cancelled, and waits again"])
+async def test_a_task_whose_turn_has_not_come(
+    arrivals: Arrivals, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, again: str
+) -> None:
+    """More that comes meanwhile gives it no second turn; and what it does not wait for any more wakes nobody."""
+    monkeypatch.setattr("gym_trio.http._arrivals._WOKEN_AT_ONCE", 1)
+    first, between, second = Reader(arrivals), Reader(arrivals), Reader(arrivals)
+    scope, looks, found = trio.CancelScope(), 0, b""
+
+    async def read_first() -> None:
+        await first.read()
+        second.peer.send(b"z")
+        if again != "more":
+            scope.cancel()
+
+    async def read_second() -> None:
+        nonlocal looks, found
+        while True:
+            await second.wait_for_input()
+            looks += 1
+            found += second.read_nowait(100) or b""
+
+    async def read_second_in_scope() -> None:
+        with scope:
+            await read_second()
+        if again == "cancelled, and waits again":
+            await read_second()
+
+    nursery.start_soon(read_first)
+    nursery.start_soon(between.read)
+    nursery.start_soon(read_second_in_scope)
+    await trio.testing.wait_all_tasks_blocked()
+    for reader in (first, between, second):
+        reader.peer.send(b"y")
+    await trio.testing.wait_all_tasks_blocked()
+    assert (looks, found) == ((0, b"") if again == "cancelled" else (1, b"yz"))
+    second.peer.send(b"!")
+    await trio.testing.wait_all_tasks_blocked()
+    assert (looks, found) == ((0, b"") if again == "cancelled" else (2, b"yz!"))
+    for reader in (first, between, second):
         arrivals.forget(reader.descriptor)
         reader.peer.close()
         reader.sock.close()

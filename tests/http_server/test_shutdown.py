@@ -143,7 +143,8 @@ async def test_a_false_alarm_keeps_no_idle_connection(nursery, connect, monkeypa
 
     def wake_and_end_all(idle) -> None:
         for wire in idle._since:
-            wire.arrived(ends=False)
+            wire.arrived()
+            wire.wake()
         end_all(idle)
 
     monkeypatch.setattr(IdleConnections, "end_all", wake_and_end_all)
