@@ -46,7 +46,7 @@ def serve_command(
         The port to listen on; 0 takes a free one.
     config
         A configuration. The server takes the keys of its block, and reaches the other servers of the configuration at
-        the host and port of theirs. Those that it does not refer to need not be whole.
+        the host and port of theirs. What these still lack, such as a key of theirs, is asked for where they are served.
     name
         Which server of the configuration it is; not needed when only one fits.
     """

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ConfigError
-from ._layers import Layer, Path, dotted, origin, walk
+from ._layers import Layer, Path, dotted, origin, path_of, walk
 from ._names import suggestion
 
 MISSING = "???"
@@ -55,7 +55,7 @@ def interpolate(content: dict[str, Any], layers: list[Layer], env: Mapping[str, 
         resolved = OmegaConf.to_container(tree, resolve=True)
     except OmegaConfBaseException as error:
         key = str(error.full_key) if error.full_key else None
-        file = origin(layers, tuple(key.replace("[", ".[").split("."))) if key else None
+        file = origin(layers, path_of(key)) if key else None
         lost = _LOST.search(str(error))
         if lost is None:
             raise ConfigError(str(error).splitlines()[0], file=file, key=key) from None

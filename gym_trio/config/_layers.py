@@ -69,3 +69,8 @@ def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 def dotted(path: Path) -> str:
     """The path as people write it: ``a.b[0].c``."""
     return ".".join(path).replace(".[", "[")
+
+
+def path_of(key: str) -> Path:
+    """What `dotted` wrote."""
+    return tuple(key.replace("[", ".[").split("."))

@@ -14,7 +14,7 @@ from ._blocks import block_warnings, dangling_references, is_block, looks_like_s
 from ._directives import apply_directives
 from ._files import INCLUDE_KEY, FileTree, Roots, read_yaml
 from ._interpolate import interpolate, referred_names, refuse_missing
-from ._layers import Layer, dotted, merge, origin
+from ._layers import Layer, Path, dotted, merge, origin, path_of
 from ._names import nearest, suggestion
 from ._overrides import COMMAND_LINE, Override, Verb, parse_override
 from ._records import SERVER_TYPES, GymConfig, ServerBlock, error_elsewhere
@@ -46,7 +46,8 @@ def load_config(
     that name; two files that disagree so are an error. ``env_yaml=None`` reads the ``env.yaml`` of the working
     directory if there is one, a path reads that file, False reads none. ``env`` is the environment that
     ``${oc.env:...}`` and ``NEMO_GYM_EXTRA_ROOTS`` are looked up in; without it there is none. With ``whole=False`` a
-    server may refer to one that is not there: its error is in `GymConfig.dangling`, for whoever wants that server.
+    server may lack a value (it is None then), or refer to a server that is not there: its error is in
+    `GymConfig.dangling`, for whoever wants that server.
 
     **Errors**: `ConfigError`, one line that names the file, the key's path and the nearest right name.
     """
@@ -64,13 +65,12 @@ def load_config(
     referred = referred_names(content)
     content, copied = apply_directives(content, layers)
     content = {name: without_replaced(name, value, layers) for name, value in content.items()}
-    refuse_missing(content, layers)
-    content = interpolate(content, layers, env)
+    content, lacking = _filled(content, layers, env, whole=whole)
     content.pop(INCLUDE_KEY, None)
     loaded = _validated(content, layers, known=referred | copied)
     if whole and loaded.dangling:
         raise next(iter(loaded.dangling.values()))
-    return loaded
+    return attrs.evolve(loaded, dangling={**loaded.dangling, **lacking}) if lacking else loaded
 
 
 def _layers(
@@ -144,6 +144,38 @@ def _apply(content: dict[str, Any], override: Override, layers: list[Layer]) -> 
     else:
         place[last] = merge(place[last], override.value) if last in place else override.value
     layers.append(Layer(COMMAND_LINE, _nested(override.path, override.value)))
+
+
+def _filled(
+    content: dict[str, Any], layers: list[Layer], env: Mapping[str, str], *, whole: bool
+) -> tuple[dict[str, Any], dict[str, ConfigError]]:
+    """Every value given and every ``${...}`` replaced; unless ``whole``, the errors of servers that lack one."""
+    lacking: dict[str, ConfigError] = {}
+    while True:
+        try:
+            # One by one, an error names no other server's keys.
+            for part in [content] if whole else [{name: value} for name, value in content.items()]:
+                refuse_missing(part, layers)
+            return interpolate(content, layers, env), lacking
+        except ConfigError as error:
+            path = path_of(error.key or "")
+            if whole or not is_block(content.get(path[0])) or not _blank(content, path):
+                raise
+            lacking.setdefault(path[0], error)
+
+
+def _blank(content: dict[str, Any], path: Path) -> bool:
+    """Put None at ``path``, if there is something."""
+    place: Any = content
+    for step in path[:-1]:
+        place = _enter(place, step.strip("[]"))
+    last: str | int = path[-1]
+    if isinstance(place, list):
+        last = int(path[-1].strip("[]"))
+    elif not isinstance(place, dict) or last not in place:
+        return False
+    found, place[last] = place[last], None
+    return found is not None
 
 
 def _enter(place: Any, step: str) -> Any:
@@ -226,8 +258,7 @@ def _run_settings(settings: dict[str, Any], layers: list[Layer]) -> RunSettings:
     try:
         return structure(RunSettings, present)
     except ConfigError as error:
-        path = tuple((error.key or "").replace("[", ".[").split("."))
-        raise error_elsewhere(error, origin(layers, path)) from None
+        raise error_elsewhere(error, origin(layers, path_of(error.key or ""))) from None
 
 
 def _shutdown_warnings(run: RunSettings, blocks: list[ServerBlock]) -> list[str]:

@@ -116,7 +116,7 @@ class GymConfig:
     run: RunSettings = attrs.field(repr=False)  # the same, typed, with defaults
     warnings: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # every file that was read, lowest precedence first
-    # By server, the error of a reference to one that is not there; none in a configuration that was loaded whole.
+    # By server, the error of a value that it lacks, or of a reference to one that is not there. Empty if loaded whole.
     dangling: Mapping[str, ConfigError] = attrs.field(factory=dict, repr=False, eq=False)
 
     def server(self, name: str) -> ServerBlock:

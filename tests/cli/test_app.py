@@ -114,6 +114,26 @@ def test_a_folder_without_a_model_can_be_served(
         assert shown == "sky"
 
 
+def test_the_key_of_a_model_is_asked_for_where_the_model_is_served(run: Any, tmp_path: pathlib.Path) -> None:
+    """One configuration for all: the agent that asks the model needs its address alone."""
+    (tmp_path / "all.yaml").write_text(
+        "policy:\n  responses_api_models:\n    openai_model:\n      port: 8001\n"
+        "      openai_base_url: http://h/v1\n      openai_api_key: ${oc.env:NO_SUCH_KEY}\n      openai_model: m\n"
+        "sky:\n  responses_api_agents:\n    simple_agent:\n"
+        "      model_server: {type: responses_api_models, name: policy}\n"
+        "      resources_server: {type: resources_servers, name: env}\n"
+        "env:\n  resources_servers:\n    mcqa:\n      port: 8002\n"
+    )
+    loaded = load_config(tmp_path / "all.yaml", env_yaml=False, whole=False)
+    assert load_target("simple_agent", loaded, None, ServerClient())[1] == "sky"
+    ran = run("serve", "openai_model", "--config", "all.yaml", "--port", 0)
+    key = "policy.responses_api_models.openai_model.openai_api_key"
+    assert (ran.code, ran.err) == (
+        2,
+        f"gym-trio: {tmp_path}/all.yaml: {key}: the environment variable 'NO_SUCH_KEY' is not set\n",
+    )
+
+
 def test_what_cannot_be_served_is_one_line(run: Any, tmp_path: pathlib.Path) -> None:
     """A port in use with its holder, and a file that is not there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from gym_trio.config import load_config
@@ -266,3 +268,49 @@ def test_a_server_that_is_wanted_alone_needs_its_own_references_only() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(content, env_yaml=False)
     assert str(caught.value) == str(loaded.dangling["agent"])
+
+
+@pytest.mark.parametrize(
+    ("lacks", "key", "says"),
+    [
+        ({"api_key": "${oc.env:NO_SUCH_KEY}"}, "api_key", "'NO_SUCH_KEY' is not set"),
+        ({"api_key": "${policy_key}", "limits": [1, {"per": "${other_key}"}]}, "api_key", "refers to 'policy_key'"),
+        ({"limits": [1, {"per": "${other_key}"}]}, "limits[1].per", "refers to 'other_key'"),
+        ({"limits": ["???"], "api_key": "???"}, "limits[0]", "must be given (and policy."),
+        ({"nested": {"api_key": "x/${policy_key}/${other_key}"}}, "nested.api_key", "refers to 'policy_key'"),
+    ],
+)
+def test_a_server_that_is_wanted_alone_needs_its_own_values_only(lacks: dict, key: str, says: str) -> None:
+    """What the model lacks is no fault of the agent that asks it; the model itself is refused as ever."""
+    model = {"type": "responses_api_models", "name": "policy"}
+    content = {
+        "agent": {"responses_api_agents": {"simple_agent": {"model_server": model}}},
+        "policy": {"responses_api_models": {"scripted_model": {"host": "10.0.0.1", "port": 8001, **lacks}}},
+        "rival": {"responses_api_models": {"scripted_model": {"replies": "???"}}},
+    }
+    given = copy.deepcopy(content)
+    loaded = load_config(content, env_yaml=False, whole=False)
+    assert content == given
+    assert set(loaded.dangling) == {"policy", "rival"}
+    error = loaded.dangling["policy"]
+    assert error.key == f"policy.responses_api_models.scripted_model.{key}"
+    assert says in str(error)
+    assert "rival.responses" not in str(error)
+    policy = loaded.server("policy")
+    assert (policy.host, policy.port) == ("10.0.0.1", 8001)
+    with pytest.raises(ConfigError):
+        load_config(content, env_yaml=False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"max_concurrent": "${no_such}"},
+        {"a": {"resources_servers": {"mcqa": {"x": "${oc.env:not a name}"}}}, "max_concurrent": "???"},
+        {"a": {"resources_servers": {"mcqa": {"dotted.name": "${no_such}"}}}},
+    ],
+)
+def test_what_no_server_alone_lacks_is_refused_at_once(content: dict) -> None:
+    """A run's own setting, and a value whose place cannot be told: an error, not a search without an end."""
+    with pytest.raises(ConfigError):
+        load_config(content, env_yaml=False, whole=False)
