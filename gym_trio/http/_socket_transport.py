@@ -48,7 +48,7 @@ class SocketTransport(HttpxInterface):
     Finding or freeing a connection takes constant time, however many requests are in flight or wait. Connections are
     used again last in, first out; where ``settings`` limit them, requests wait first in, first out.
 
-    **Cancellation**: the request's socket is closed at once, without waiting, and its place is free. A request that
+    **Cancellation**: the request's connection is reset at once, without waiting, and its place is free. A request that
     was cancelled before it was sent is not sent.
 
     **Errors**: as `Transport`. What failed before a byte was handed over is tried again within
