@@ -50,13 +50,14 @@ class Closer(Generic[State]):
         if attempt is not None:
             return attempt
         session.happened(CLOSE_ASKED)
-        now = trio.current_time()
-        scope = trio.CancelScope(deadline=min(now + self.timeout_seconds, self.drain_deadline), shield=True)
-        attempt = session.attempt = CloseAttempt(scope, now)
-        self.running[attempt] = session
+        attempt = session.attempt = CloseAttempt()
         if not session.opening_runs and (session.state is NOTHING or session.close is None):
             self._confirm(session, attempt, None)
-        elif self.retired:
+            return attempt
+        attempt.started_at = now = trio.current_time()
+        attempt.scope = trio.CancelScope(deadline=min(now + self.timeout_seconds, self.drain_deadline), shield=True)
+        self.running[attempt] = session
+        if self.retired:
             attempt.owned = False
         else:
             self.nursery.start_soon(self.run, session, attempt, name=f"close of session {session.session_id}")
@@ -79,6 +80,7 @@ class Closer(Generic[State]):
             cause = error
             raise
         finally:
+            del self.running[attempt]
             # Code that was told to stop and returned all the same proves nothing: it may have swallowed its
             # cancellation half-way. So a close that its deadline has reached is never a confirmed one.
             if attempt.scope.cancel_called:
@@ -90,7 +92,6 @@ class Closer(Generic[State]):
                 self._confirm(session, attempt, value)
 
     def _confirm(self, session: Session[State], attempt: CloseAttempt, value: Any) -> None:
-        del self.running[attempt]
         attempt.ended = True
         self.confirmed += 1
         receipt = Receipt(session.session_id, value, had_state=session.state is not NOTHING)
@@ -100,7 +101,6 @@ class Closer(Generic[State]):
         self.on_confirmed(session)
 
     def _fail(self, session: Session[State], attempt: CloseAttempt, why: str, cause: BaseException | None) -> None:
-        del self.running[attempt]
         attempt.ended = True
         self.failed += 1
         session.happened(CLOSE_FAILED)
@@ -141,6 +141,7 @@ class Closer(Generic[State]):
 
     async def settle(self, attempts: list[CloseAttempt]) -> None:
         """Wait until each of ``attempts`` is settled: until ``drain_deadline``, and the time they take to unwind."""
+        attempts = [attempt for attempt in attempts if not attempt.settled.is_set()]
         for attempt in attempts:
             attempt.scope.deadline = min(attempt.scope.deadline, self.drain_deadline)
         with trio.move_on_at(self.drain_deadline):

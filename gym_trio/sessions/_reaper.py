@@ -21,9 +21,9 @@ class Reaper(Generic[State]):
         self._sleeps_until = -math.inf
         self._sooner = trio.Event()
 
-    def watch(self, session: Session[State]) -> None:
+    def watch(self, session: Session[State], now: float) -> None:
         """``session`` has a due time, or an earlier one than before."""
-        self._expiries.push(session, trio.current_time())
+        self._expiries.push(session, now)
         if self._expiries.next_at < self._sleeps_until:
             self._sooner.set()
 

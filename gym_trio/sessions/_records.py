@@ -95,11 +95,11 @@ class CloseAttempt:
 
     It is settled when those who wait for it have their answer: normally at its end, and for code that ignores its
     cancellation a little after its deadline. It has ended when its code has returned; before that no other may start.
-    ``owned`` is True once a task carries it out.
+    ``owned`` is True once a task carries it out. One that has nothing to carry out has no ``scope``.
     """
 
-    scope: trio.CancelScope
-    started_at: float
+    scope: trio.CancelScope = attrs.field(init=False)
+    started_at: float = attrs.field(init=False)
     owned: bool = True
     settled: trio.Event = attrs.field(factory=trio.Event)
     ended: bool = False
@@ -166,6 +166,7 @@ class SessionUse(Generic[State]):
     """A block that uses a ready session; it is not idle meanwhile."""
 
     _session: Session[State]
+    _now: Callable[[], float]
 
     def __enter__(self) -> State:
         self._session.users += 1
@@ -173,7 +174,7 @@ class SessionUse(Generic[State]):
 
     def __exit__(self, *_: object) -> None:
         self._session.users -= 1
-        self._session.last_used_at = trio.current_time()
+        self._session.last_used_at = self._now()
 
 
 def count_phases(sessions: Collection[Session[Any]], now: float) -> dict[str, Any]:

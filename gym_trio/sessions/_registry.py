@@ -101,7 +101,7 @@ class SessionRegistry(SessionTable[State]):
             episode=episode,
             fingerprint=fingerprint,
             opening=opening,
-            created_at=trio.current_time(),
+            created_at=self._now(),
             idle_ttl_seconds=self.timeouts.idle_ttl_seconds,
             absolute_ttl_seconds=self.timeouts.absolute_ttl_seconds,
         )
@@ -124,7 +124,7 @@ class SessionRegistry(SessionTable[State]):
     async def _open(self, session: Session[State], opening: Opening, open: Open[State]) -> None:
         await carry_out(session, opening, open)
         if session.phase is READY:
-            self._make_ready(session)
+            self._make_ready(session, self._now())
         else:
             # Also when the close that stopped it has been cut meanwhile: what it made must not wait for a caller.
             await self._closer.adopt(session, self._closer.begin(session))
@@ -151,7 +151,7 @@ class SessionRegistry(SessionTable[State]):
         return await self._closer.join(session, self._closer.begin(session))
 
     def _fence(self, session_id: str, episode: Hashable) -> Session[State]:
-        now = trio.current_time()
+        now = self._now()
         session: Session[State] = Session(session_id, episode=episode, created_at=now, phase=CLOSED)
         session.receipt = Receipt(session_id, had_state=False)
         self._sessions[session_id] = session
@@ -171,18 +171,19 @@ class SessionRegistry(SessionTable[State]):
         known = self._sessions.get(session_id) if session_id is not None else None
         if known is not None:
             raise conflict(known.session_id, ConflictReason.CLOSED)
+        now = self._now()
         session = Session(
             session_id or secrets.token_urlsafe(18),
             close=close,
             minted=True,
             state=state,
-            created_at=trio.current_time(),
+            created_at=now,
             idle_ttl_seconds=self.timeouts.minted_idle_ttl_seconds,
             absolute_ttl_seconds=self.timeouts.minted_absolute_ttl_seconds,
         )
         session.happened(OPENED)
         self._sessions[session.session_id] = session
-        self._make_ready(session)
+        self._make_ready(session, now)
         return session.session_id
 
     async def release(self, session_id: str) -> Any:

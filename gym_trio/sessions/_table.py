@@ -31,6 +31,7 @@ class SessionTable(Generic[State]):
         self.timeouts = timeouts
         self.claims = Claims()
         self._nursery = nursery
+        self._now = trio.lowlevel.current_clock().current_time  # `trio.current_time` looks it up again each time
         self._sessions: dict[str, Session[State]] = {}
         self._closer: Closer[State] = Closer(nursery, timeouts.session_close_timeout_seconds, self._on_confirmed)
         self._reaper: Reaper[State] = Reaper(self._on_due)
@@ -58,14 +59,16 @@ class SessionTable(Generic[State]):
 
         **Errors**: `SessionConflict`: unknown, still seeding, closing or closed.
         """
-        return cast(State, self._ready(session_id).state)
+        session = self._ready(session_id)
+        session.last_used_at = self._now()
+        return cast(State, session.state)
 
     def using(self, session_id: str) -> SessionUse[State]:
         """A context manager around `get`'s state; the session is not idle for as long as the block runs.
 
         **Errors**: as `get`, raised by this call and not on entering.
         """
-        return SessionUse(self._ready(session_id))
+        return SessionUse(self._ready(session_id), self._now)
 
     def _ready(self, session_id: str) -> Session[State]:
         session = self._sessions.get(session_id)
@@ -73,13 +76,12 @@ class SessionTable(Generic[State]):
             raise conflict(session_id, ConflictReason.UNKNOWN)
         if session.phase is not READY:
             raise conflict(session_id, ConflictReason(session.phase.value))
-        session.last_used_at = trio.current_time()
         return session
 
-    def _make_ready(self, session: Session[State]) -> None:
+    def _make_ready(self, session: Session[State], now: float) -> None:
         self._opened += 1
-        session.ready_at = session.last_used_at = trio.current_time()
-        self._reaper.watch(session)
+        session.ready_at = session.last_used_at = now
+        self._reaper.watch(session, now)
 
     def _on_confirmed(self, session: Session[State]) -> None:
         if session.episode is not None:
@@ -90,8 +92,9 @@ class SessionTable(Generic[State]):
             self._store_receipt(session)
 
     def _store_receipt(self, session: Session[State]) -> None:
-        session.receipt_expires_at = trio.current_time() + self.timeouts.session_close_retry_window_seconds
-        self._reaper.watch(session)
+        now = self._now()
+        session.receipt_expires_at = now + self.timeouts.session_close_retry_window_seconds
+        self._reaper.watch(session, now)
 
     def _on_due(self, session: Session[State]) -> None:
         if session.phase is CLOSED:
@@ -105,7 +108,7 @@ class SessionTable(Generic[State]):
     def statistics(self) -> RegistryStatistics:
         """A frozen snapshot; it walks over all sessions."""
         return RegistryStatistics(
-            **count_phases(self._sessions.values(), trio.current_time()),
+            **count_phases(self._sessions.values(), self._now()),
             closes_running=len(self._closer.running),
             opened=self._opened,
             confirmed=self._closer.confirmed,
