@@ -72,7 +72,7 @@ class GymnasiumServer(ResourcesServer):
         if not isinstance(response, Mapping):
             raise RequestRefused(422, "step needs the row's response, an object")
         with self.resource_sessions.using(request) as session:
-            answer = await authored(self.step, session, response, request)
+            answer = await authored(self.step, session.state, response, request)
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise _broken(self.name, f"step returned {answer!r:.200}, not five values")
         made = step_response(self.name, *answer)

@@ -95,8 +95,8 @@ class McpExposure:
             await send_json(send, 503, {"detail": f"{self._server.name} is not running"})
             return
         # The session is not idle, and its state is there, until the answer has been given.
-        with session as state:
-            scope["gym_trio.session"] = state
+        with session as used:
+            scope["gym_trio.session"] = used.state
             await self._manager.handle_request(scope, receive, send)
 
     def _session_id(self, scope: Scope) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -56,19 +56,6 @@ def _drawn_key(request: RequestBody) -> str | None:
     return key if key is not None and _KEY.fullmatch(key) else None
 
 
-@attrs.frozen
-class StateUse:
-    """A block that uses a session's state."""
-
-    _use: SessionUse[ResourceSession]
-
-    def __enter__(self) -> Any:
-        return self._use.__enter__().state
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._use.__exit__(*exc_info)
-
-
 class ResourceSessions:
     """The session routes of one environment server, over the server's registry."""
 
@@ -78,13 +65,12 @@ class ResourceSessions:
 
     def _named_by(self, request: RequestBody) -> str | None:
         """The id in the request's cookie; an empty cookie is one that was taken back."""
-        return self._cookie.read(request.sent_cookies) if request.sent_cookies.get(COOKIE) else None
+        sent = request.sent_cookies
+        return self._cookie.read(sent) if sent.get(COOKIE) else None
 
-    async def seed(self, request: RequestBody) -> dict[str, Any]:
+    def seed(self, request: RequestBody) -> Awaitable[dict[str, Any]]:
         """Open a session and set its cookie: for the row ``request``, or in the typed form for an episode."""
-        if TYPED_KEY in request:
-            return await self._seed_typed(request)
-        return await self._seed_plain(request)
+        return self._seed_typed(request) if TYPED_KEY in request else self._seed_plain(request)
 
     async def _seed_plain(self, request: RequestBody) -> dict[str, Any]:
         session_id, state = await self._open_plain(_drawn_key(request))
@@ -164,8 +150,8 @@ class ResourceSessions:
         state = session.state if isinstance(session, ResourceSession) else session
         await authored(self._server.dispose_session, state)
 
-    def using(self, request: RequestBody) -> StateUse:
-        """A context manager around the state of the request's session, which is not idle for as long as it runs.
+    def using(self, request: RequestBody) -> SessionUse[ResourceSession]:
+        """A context manager around the request's session, which is not idle for as long as it runs.
 
         **Errors**: `RequestRefused` (409), raised by this call, when the request's cookie names no live session.
         """
@@ -174,10 +160,10 @@ class ResourceSessions:
             raise RequestRefused(409, _DETAILS[ConflictReason.UNKNOWN])
         return self.using_id(session_id)
 
-    def using_id(self, session_id: str) -> StateUse:
+    def using_id(self, session_id: str) -> SessionUse[ResourceSession]:
         """As `using`, for a session that is known by its id."""
         try:
-            return StateUse(self._server.sessions.using(session_id))
+            return self._server.sessions.using(session_id)
         except SessionConflict as error:
             raise RequestRefused(409, _DETAILS[error.reason]) from None
 
@@ -202,8 +188,8 @@ class ResourceSessions:
         """
         session_id = self._named_by(request)
         if session_id is not None and self._server.sessions.phase(session_id) is SessionPhase.READY:
-            with self.using(request) as state:
-                yield state
+            with self.using_id(session_id) as session:
+                yield session.state
             return
         session_id, state = await self._open_plain(_drawn_key(request))
         try:

@@ -180,7 +180,7 @@ class ResourcesServer(Server):
     async def _call_tool(self, request: RequestBody) -> Any:
         tool = self.find_tool(request.path_params["tool_name"])
         with self.resource_sessions.using(request) as session:
-            return await self.tool_calls.call(tool, session, request)
+            return await self.tool_calls.call(tool, session.state, request)
 
     def find_tool(self, name: str) -> Tool:
         """**Errors**: `RequestRefused` (404) that names the tools there are."""
@@ -191,19 +191,18 @@ class ResourcesServer(Server):
         return tool
 
     async def _verify(self, request: RequestBody) -> Mapping[str, Any]:
-        if not isinstance(request.get("response"), Mapping):
+        if not isinstance(request.get("response"), (dict, Mapping)):
             raise RequestRefused(422, "verify needs the row's response, an object")
-        answer = {**request, **await self._verdict(request)}
-        self.resource_sessions.end_with(request)
-        return answer
-
-    async def _verdict(self, request: RequestBody) -> dict[str, Any]:
+        answer = dict(request)  # as it came, whatever the verifier makes of it
         sessions = self.resource_sessions
         if sessions.is_named(request):
             with sessions.using(request) as session:
-                return await self.verifying.verdict(session, request)
-        async with sessions.passing() as session:
-            return await self.verifying.verdict(session, request)
+                answer |= await self.verifying.verdict(session.state, request)
+            sessions.end_with(request)
+        else:
+            async with sessions.passing() as state:
+                answer |= await self.verifying.verdict(state, request)
+        return answer
 
     async def _reverify_mode(self, request: RequestBody) -> dict[str, str]:
         return {"reverify_mode": self.reverify_mode}

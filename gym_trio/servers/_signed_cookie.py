@@ -32,15 +32,16 @@ class SignedCookie:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._secret = secrets.token_bytes(32)
+        # BLAKE2 takes its key itself, so that one short hash does what HMAC needs two long ones for.
+        self._keyed = hashlib.blake2b(key=secrets.token_bytes(32), digest_size=_SIGNATURE_BYTES)
         self._good: dict[str, str] = {}
         self._signed: dict[str, str] = {}
 
     def _value(self, session_id: str) -> str:
         content = session_id.encode("utf-8", "surrogatepass")
-        # BLAKE2 takes its key itself, so that one short hash does what HMAC needs two long ones for.
-        signature = hashlib.blake2b(content, key=self._secret, digest_size=_SIGNATURE_BYTES).digest()
-        return f"{_encode(content)}.{_encode(signature)}"
+        signature = self._keyed.copy()
+        signature.update(content)
+        return f"{_encode(content)}.{signature.hexdigest()}"
 
     def sign(self, session_id: str) -> str:
         """The cookie's value for ``session_id``; for the empty one, the value that says "no session"."""

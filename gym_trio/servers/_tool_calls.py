@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +78,8 @@ class ToolCalls:
         seconds = limits.tool_timeout_seconds or PROCESS_SECONDS
         return WorkerPool(self._server, limits.tool_processes, limits.tool_memory_bytes, seconds)
 
-    async def call(self, tool: Tool, session: Any, sent: Mapping[str, Any]) -> Reply:
-        """Run ``tool`` in ``session`` with the arguments that a model ``sent``.
+    def call(self, tool: Tool, session: Any, sent: Mapping[str, Any]) -> Awaitable[Reply]:
+        """Run ``tool`` in ``session`` with the arguments that a model ``sent``, which are checked in this call.
 
         **Cancellation**: passes through; it kills the process of an isolated tool, and leaves a thread behind.
 
@@ -87,8 +87,13 @@ class ToolCalls:
         when it overruns ``tool_timeout_seconds``, returns what JSON cannot carry, or, isolated, ends its process.
         """
         arguments = tool.check(sent)
-        if not self._isolates:
-            return await self._call_here(tool, session, arguments)
+        if self._isolates:
+            return self._call_in_turn(tool, session, sent, arguments)
+        return self._call_here(tool, session, arguments)
+
+    async def _call_in_turn(
+        self, tool: Tool, session: Any, sent: Mapping[str, Any], arguments: Mapping[str, Any]
+    ) -> Reply:
         async with self._turn(session, alone=tool.isolated):
             if tool.isolated:
                 return await self._call_isolated(tool, session, sent)

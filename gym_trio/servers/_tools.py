@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, cast, overload
 
 import attrs
+import msgspec
 
 from ..errors import ConfigError, ToolError
 
@@ -95,13 +96,11 @@ class Tool:
 
         **Errors**: `ToolError` (status 422) that names the argument and what it should be.
         """
-        import msgspec
-
         try:
             checked = msgspec.convert(dict(arguments), self.arguments_type)
         except msgspec.ValidationError as error:
             raise ToolError(f"{self.name}: {error}", status=422) from None
-        return {name: getattr(checked, name) for name in self.arguments_type.__struct_fields__}
+        return msgspec.structs.asdict(checked)
 
 
 def tools_of(cls: type[Any]) -> Mapping[str, Tool]:
@@ -123,8 +122,6 @@ def _tools_of(cls: Any) -> Mapping[str, Tool]:
 
 
 def _make_tool(cls: type, name: str, method: Callable[..., Any], mark: _Mark) -> Tool:
-    import msgspec
-
     where = f"{cls.__name__}.{name}"
     if not inspect.isfunction(method):
         raise ConfigError("a tool must be a method", key=where)

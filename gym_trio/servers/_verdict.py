@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Mapping
 from numbers import Real
@@ -36,10 +35,10 @@ def verify_response(answer: Any) -> dict[str, Any]:
 def finite_number(value: Any) -> float | None:
     """``value`` as a reward; ``None`` for what can be none."""
     # Real: also what other packages make, such as a numpy.float32 or a Fraction.
-    with contextlib.suppress(OverflowError):
-        if isinstance(value, Real) and math.isfinite(value):
-            return float(value)
-    return None
+    try:
+        return float(value) if isinstance(value, (float, Real)) and math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def _finite(value: Any) -> float:

@@ -80,16 +80,16 @@ class Verifying:
             job = Verification(session, dict(request), request.rollout_id)
             return verify_response(job_answer(await self._pool.carry_out(job), job))
         with trio.move_on_after(self._seconds) as scope:
-            return verify_response(await self._judge(scope, session, request))
+            if self._place is Place.LOOP:
+                return verify_response(await authored(self._server.verify, session, request))
+            return verify_response(await self._in_thread(scope, session, request))
         raise RolloutFailure(
             FailureKind.VERIFIER_ERROR,
             f"the verifier took over {self._seconds:g} s (verify_timeout_seconds)",
             stage=Stage.VERIFICATION,
         )
 
-    async def _judge(self, scope: trio.CancelScope, session: Any, request: RequestBody) -> Any:
-        if self._place is Place.LOOP:
-            return await authored(self._server.verify, session, request)
+    async def _in_thread(self, scope: trio.CancelScope, session: Any, request: RequestBody) -> Any:
         scope.deadline = math.inf  # the wait for a thread is not the verifier's
         async with self._at_once:
             scope.deadline = trio.current_time() + self._seconds
