@@ -69,11 +69,8 @@ class SimpleAgent(AgentServer):
         raise _timed_out(f"the agent's {limit:g} s passed (total_timeout_seconds)")
 
     async def _converse(self, request: RequestBody, others: Mapping[str, RemoteTool]) -> Mapping[str, Any]:
-        async def ask(items: list[Any]) -> dict[str, Any]:
-            return await self._step(request, items)
-
         end = await tool_loop(
-            ask,
+            functools.partial(self._step, request),
             ToolCaller(self, request, tool_timeout_seconds=self.settings.tool_timeout_seconds, others=others),
             input_items(request.get("input")),
             server=self.reference("model_server"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import errors
@@ -112,17 +112,17 @@ class AgentServer(Server):
         """The environments that did not close the last session they were asked to."""
         return set()
 
-    async def call_model(
+    def call_model(
         self, params: Mapping[str, Any], *, rollout_id: str | None = None, path: str = MODEL_PATH
-    ) -> dict[str, Any]:
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
         """One call of the ``model_server``, under the rollout's own prefix.
 
         **Errors**: `RolloutFailure` of stage ``agent`` with what the model server said.
         """
         prefix = f"/ng-rollout/{rollout_id}" if rollout_id else ""
-        return await self.call(self.reference("model_server"), prefix + path, params, {}, None)
+        return self.call(self.reference("model_server"), prefix + path, params, {}, None)
 
-    async def call(
+    def call(
         self,
         server: str,
         path: str,
@@ -132,12 +132,12 @@ class AgentServer(Server):
         *,
         stage: Stage = Stage.AGENT,
         headers: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> Coroutine[Any, Any, dict[str, Any]]:
         """``POST path`` on another server; ``cookies`` are sent and brought up to date with the answer's.
 
         **Errors**: `RolloutFailure` with ``stage``, for no answer, an error status, and a body that is no JSON object.
         """
-        return await call_server(self.client, server, path, body, cookies, rollout_id, stage=stage, headers=headers)
+        return call_server(self.client, server, path, body, cookies, rollout_id, stage=stage, headers=headers)
 
     def running_rollouts(self) -> list[dict[str, Any]]:
         return self.agent_sessions.running()
@@ -153,7 +153,7 @@ class AgentServer(Server):
 
 def _parameters_of(row: Mapping[str, Any], seeded: Mapping[str, Any]) -> dict[str, Any]:
     params = row.get("responses_create_params")
-    if not isinstance(params, Mapping):
+    if not (type(params) is dict or isinstance(params, Mapping)):
         raise RolloutFailure(
             errors.FailureKind.AGENT_RUN_ERROR,
             "the row has no responses_create_params",

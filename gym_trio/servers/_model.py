@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -83,10 +83,9 @@ class ModelServer(Server):
         whole = await self.answer(request)
         yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
 
-    async def answer(self, request: ModelRequest) -> Mapping[str, Any]:
+    def answer(self, request: ModelRequest) -> Coroutine[Any, Any, Mapping[str, Any]]:
         """The whole answer to ``request`` in its own form."""
-        answer: Mapping[str, Any] = await authored(getattr(self, request.form), request)
-        return answer
+        return authored(getattr(self, request.form), request)
 
     def routes(self) -> list[BaseRoute]:
         from starlette.routing import Route
@@ -190,9 +189,9 @@ class _Call:
             )
         await send({"type": "http.response.body", "body": b""})
 
-    async def _begin(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+    def _begin(self, send: Send, headers: list[tuple[bytes, bytes]]) -> Awaitable[None]:
         self._first_byte = time.perf_counter() - self._start
-        await send({"type": "http.response.start", "status": self._status, "headers": headers})
+        return send({"type": "http.response.start", "status": self._status, "headers": headers})
 
     async def refuse(self, error: Exception, send: Send) -> None:
         """Answer with ``error``: as a status before the first byte of an answer, as the stream's last event after."""
