@@ -136,7 +136,7 @@ def _characters_in(items: Any) -> int:
         for value in (item.get("content"), item.get("arguments"), item.get("output")):
             if isinstance(value, str):
                 count += len(value)
-            elif isinstance(value, list):
+            elif value and isinstance(value, list):
                 texts = (part.get("text") for part in value if isinstance(part, dict))
                 count += sum(len(text) for text in texts if isinstance(text, str))
     return count

@@ -158,7 +158,8 @@ class AgentSessions:
     async def run(self, request: RequestBody) -> Any:
         """``/run``, claimed under its rollout id so that it can be stopped."""
         key = claim_key(request, request.rollout_id)
-        request.stages.began_at = trio.current_time()
+        stages = request.stages
+        stages.began_at = stages.now()
         number = next(self._numbers)
         self._running[number] = request
         try:

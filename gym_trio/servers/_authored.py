@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any
 
 __all__ = ["authored"]
@@ -19,7 +20,9 @@ async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
     """
     try:
         found = method(*arguments)
-        return await found if inspect.isawaitable(found) else found
+        if type(found) is CoroutineType or inspect.isawaitable(found):  # nearly always the former
+            return await found
+        return found
     except SystemExit as error:
         raise RuntimeError(f"SystemExit: {error}") from error
     except BaseExceptionGroup as error:
