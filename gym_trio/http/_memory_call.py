@@ -93,23 +93,18 @@ class MemoryCall:
         finally:
             if self._source is not None:
                 await _close(self._source)
-        if self._phase in (_AWAITED, _HELD):
+        if self._phase < _BEGUN:
             self._answer_failure()
 
     def _answer_failure(self) -> None:
         self.status, self.raw_headers = 500, _FAILED_HEADERS
         self._chunks = [] if self._bodiless else [_FAILED_BODY]
-        self._enter(_COMPLETE)
+        self._end(_COMPLETE)
 
     @property
     def app_is_done(self) -> bool:
         """The app has said that its response is complete."""
         return self._phase is _COMPLETE
-
-    @property
-    def _client_is_done(self) -> bool:
-        """A client would have seen all of the response: it goes by what the head says."""
-        return self._phase is _COMPLETE or (self._phase is _BEGUN and (self._bodiless or self._size == self._declared))
 
     def response(self) -> Response:
         self.check_complete()
@@ -122,14 +117,18 @@ class MemoryCall:
         if self._phase is _REFUSED:
             limit = self._max_body_bytes
             raise ProtocolError(f"{self._request.origin}: the response's body is larger than {limit} bytes")
-        if not self._client_is_done:
+        if self._phase is _COMPLETE:
+            return
+        # A client goes by what the head says: it may have seen all of the response before the app has said so.
+        if self._phase < _BEGUN or not (self._bodiless or self._size == self._declared):
             raise PeerDropped(f"{self._request.origin}: the app ended before its response was complete")
 
-    def _enter(self, phase: _Phase) -> None:
+    def _end(self, phase: _Phase) -> None:
+        """The exchange is over: the response is complete, or refused."""
         if phase <= self._phase:
             raise RuntimeError(f"a response that is {self._phase.name} cannot become {phase.name}")
         self._phase = phase
-        if phase >= _COMPLETE and self._over is not None:
+        if self._over is not None:
             self._over.set()
 
     # The app's side
@@ -171,13 +170,8 @@ class MemoryCall:
             body = message.get("body", b"")
             if not isinstance(body, bytes):
                 body = _as_bytes(body)
-            more = bool(message.get("more_body", False))
-            if phase is _HELD:
-                self._frame(None if more else len(body))
-            if not self._bodiless:
-                self._count(len(body), more)
-            if phase is _HELD:
-                self._begin()
+            more = message.get("more_body", False)
+            self._admit(len(body), more)
             if body and not self._bodiless:
                 taken = self._take(body)
                 if taken is not None:
@@ -185,10 +179,10 @@ class MemoryCall:
             if more:
                 await trio.lowlevel.checkpoint()
             else:
-                self._enter(_COMPLETE)
+                self._end(_COMPLETE)
         elif kind == "http.response.start" and phase is _AWAITED:
             self._read_head(message["status"], message.get("headers", ()))
-            self._enter(_HELD)
+            self._phase = _HELD
         else:
             raise self._objection(kind)
 
@@ -220,29 +214,29 @@ class MemoryCall:
             remember(self._known_pairs, (name, value), pair, _MOST_KNOWN_PAIRS)
         return pair
 
-    def _frame(self, body_length: int | None) -> None:
-        """Decide how long the body is; ``body_length`` when all of it is known."""
-        if self._declared is None:
-            self._declared = body_length
-        if self.status in (204, 304):
-            self._bodiless = True
-            if self.status == 204 or not self._declared:
-                self._declared = None
-
-    def _begin(self) -> None:
-        """The head counts from here on."""
-        if self._declared is not None:
-            self.raw_headers += ((b"content-length", b"%d" % self._declared),)
-        self._enter(_BEGUN)
-
-    def _count(self, added: int, more: bool) -> None:
-        size = self._size + added
-        if self._max_body_bytes is not None and size > self._max_body_bytes:
-            self._enter(_REFUSED)
-            raise ConnectionResetError("the client has gone")
-        if self._declared is not None and (size > self._declared or (size < self._declared and not more)):
-            raise RuntimeError("the response body is not as long as its content-length says")
-        self._size = size
+    def _admit(self, added: int, more: bool) -> None:
+        """Take ``added`` bytes of body into account. With the first of them the head counts, and says the length."""
+        begins = self._phase is _HELD
+        if begins:
+            if self._declared is None and not more:
+                self._declared = added
+            if self.status in (204, 304):
+                self._bodiless = True
+                if self.status == 204 or not self._declared:
+                    self._declared = None
+        declared = self._declared
+        if not self._bodiless:
+            size = self._size + added
+            if self._max_body_bytes is not None and size > self._max_body_bytes:
+                self._end(_REFUSED)
+                raise ConnectionResetError("the client has gone")
+            if declared is not None and (size > declared or (size < declared and not more)):
+                raise RuntimeError("the response body is not as long as its content-length says")
+            self._size = size
+        if begins:
+            if declared is not None:
+                self.raw_headers += ((b"content-length", b"%d" % declared),)
+            self._phase = _BEGUN
 
     def _take(self, body: bytes) -> Awaitable[None] | None:
         self._chunks.append(body)
@@ -280,12 +274,12 @@ class StreamedCall(MemoryCall):
             self.begun.set()
             self._writer.close()
 
-    def _begin(self) -> None:
-        super()._begin()
+    def _admit(self, added: int, more: bool) -> None:
+        super()._admit(added, more)
         self.begun.set()
 
-    def _enter(self, phase: _Phase) -> None:
-        super()._enter(phase)
+    def _end(self, phase: _Phase) -> None:
+        super()._end(phase)
         if phase is _COMPLETE:
             self.begun.set()
             if not self._chunks:
