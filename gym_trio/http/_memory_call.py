@@ -22,6 +22,7 @@ KnownPairs = dict[tuple[bytes, bytes], tuple[bytes, bytes]]  # response headers 
 _log = logging.getLogger(__name__)
 
 _SERVERS_OWN = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length"})
+_LF, _CR, _NUL = b"\n\r\0"  # numbers: to look for bytes in bytes costs as much as ten calls
 _MOST_KNOWN_PAIRS = 512
 _LONGEST_KNOWN_PAIR = 64
 _FAILED_BODY = b"Internal Server Error\n"
@@ -207,7 +208,7 @@ class MemoryCall:
     def _check(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
         """The header as a client would see it. **Errors**: `ValueError` or `TypeError` for what cannot be sent."""
         line = b"".join((name, value))  # which refuses what is not bytes
-        if b"\n" in line or b"\r" in line or b"\0" in line:
+        if _LF in line or _CR in line or _NUL in line:
             raise ValueError("a response header contains a line end or NUL")
         pair = name.lower(), value.strip(b" \t")
         if len(line) <= _LONGEST_KNOWN_PAIR:
