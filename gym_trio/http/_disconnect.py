@@ -25,6 +25,7 @@ __all__ = [
     "Scope",
     "Send",
     "never_apart",
+    "without_watch",
 ]
 
 Scope = MutableMapping[str, Any]
@@ -86,6 +87,13 @@ class CancelOnDisconnect:
         if ask_to_cancel is not never_apart:
             await ask_to_cancel()
         await self._app(scope, receive, send)
+
+
+def without_watch(app: App) -> App:
+    """``app`` as it is called where client and handler share a task: a layer that is outermost has nothing to do."""
+    while type(app) is CancelOnDisconnect:
+        app = app._app
+    return app
 
 
 class _Watched:

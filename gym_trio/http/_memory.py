@@ -11,14 +11,14 @@ import trio
 
 from ..errors import Delivery, TransportError
 from ..remember import remember
-from ._disconnect import DISCONNECT_EXTENSION, App, Scope, never_apart
+from ._disconnect import DISCONNECT_EXTENSION, App, Scope, never_apart, without_watch
 from ._encode import KnownHeaders, check_request_line, frame
 from ._memory_call import KnownPairs, MemoryCall, StreamedCall
-from ._message import Request, Response, StreamedResponse
+from ._message import Origin, Request, Response, StreamedResponse
 
 __all__ = ["MemoryTransport"]
 
-_KNOWN_TARGETS = 1024  # whose split form is kept
+_KNOWN_TARGETS = 1024  # whose scope is kept
 
 
 class MemoryTransport:
@@ -39,10 +39,10 @@ class MemoryTransport:
     def __init__(
         self, app: App, *, state: dict[str, Any] | None = None, max_body_bytes: int = 64 * 1024 * 1024
     ) -> None:
-        self._app = app
+        self._app = without_watch(app)
         self._state = state
         self._max_body_bytes = max_body_bytes
-        self._targets: dict[tuple[str, bytes], tuple[str, bytes, bytes]] = {}  # of request lines that were found fit
+        self._scopes: dict[tuple[str, bytes, Origin], dict[str, Any]] = {}  # of request lines that were found fit
         self._known_headers = KnownHeaders()
         self._known_pairs: KnownPairs = {}
         self._closed = False
@@ -95,27 +95,11 @@ class MemoryTransport:
     def _scope(self, request: Request) -> Scope:
         if self._closed:
             raise TransportError("the transport is closed", delivery=Delivery.NOT_SENT)
-        split = self._targets.get((request.method, request.target))
-        if split is None:
-            check_request_line(request)
-            split = self._split(request.method, request.target)
-        path, raw_path, query = split
-        origin = request.origin
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": "1.1",
-            "method": request.method,
-            "scheme": origin.scheme,
-            "path": path,
-            "raw_path": raw_path,
-            "query_string": query,
-            "root_path": "",
-            "headers": self._headers(request),
-            "client": ("127.0.0.1", 0),
-            "server": (origin.host, origin.port),
-            "extensions": {DISCONNECT_EXTENSION: never_apart},
-        }
+        line = (request.method, request.target, request.origin)
+        scope = (self._scopes.get(line) or self._new_scope(request, line)).copy()
+        scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
+        scope["headers"] = self._headers(request)
+        scope["extensions"] = {DISCONNECT_EXTENSION: never_apart}
         if self._state is not None:
             scope["state"] = self._state.copy()
         return scope
@@ -130,7 +114,24 @@ class MemoryTransport:
             headers.append(framing)
         return headers
 
-    def _split(self, method: str, target: bytes) -> tuple[str, bytes, bytes]:
+    def _new_scope(self, request: Request, line: tuple[str, bytes, Origin]) -> dict[str, Any]:
+        """What the scopes of all requests with this line have in common. None stands where each has its own."""
+        check_request_line(request)
+        method, target, origin = line
         raw_path, _, query = target.partition(b"?")
-        split = (unquote_to_bytes(raw_path).decode("utf-8", "replace"), raw_path, query)
-        return remember(self._targets, (method, target), split, _KNOWN_TARGETS)
+        scope = {
+            "type": "http",
+            "asgi": None,
+            "http_version": "1.1",
+            "method": method,
+            "scheme": origin.scheme,
+            "path": unquote_to_bytes(raw_path).decode("utf-8", "replace"),
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": None,
+            "client": ("127.0.0.1", 0),
+            "server": (origin.host, origin.port),
+            "extensions": None,
+        }
+        return remember(self._scopes, line, scope, _KNOWN_TARGETS)

@@ -229,7 +229,17 @@ async def test_an_endless_response_can_be_cancelled() -> None:
     assert scope.cancelled_caught
 
 
-@pytest.mark.parametrize("layer", [lambda app: app, CancelOnDisconnect])
+def beneath_another(app):
+    """`CancelOnDisconnect`, but not as the outermost layer."""
+    layer = CancelOnDisconnect(app)
+
+    async def outermost(scope, receive, send) -> None:
+        await layer(scope, receive, send)
+
+    return outermost
+
+
+@pytest.mark.parametrize("layer", [lambda app: app, CancelOnDisconnect, beneath_another])
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_cancelled_sender_takes_its_handler_along(layer, streamed: bool) -> None:
     """The handler's own cleanup has ended when the cancellation arrives at the sender."""
@@ -435,7 +445,7 @@ async def test_what_is_kept_per_target_is_bounded() -> None:
     transport = MemoryTransport(answers(start(), body()))
     for number in range(3000):
         await transport.send(Request("GET", ORIGIN, b"/ng-rollout/%d" % number))
-    assert len(transport._targets) <= 1024
+    assert len(transport._scopes) <= 1024
 
 
 async def test_a_call_costs_one_step_of_the_senders_task() -> None:
