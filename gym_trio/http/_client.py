@@ -41,6 +41,7 @@ class _Server:
     prefix: bytes  # what every target begins with
     headers: HeaderPairs
     json_headers: HeaderPairs
+    targets: dict[str, bytes] = attrs.field(factory=dict, init=False)  # by path
 
 
 class ServerClient:
@@ -59,7 +60,6 @@ class ServerClient:
     ) -> None:
         self._servers: dict[str, _Server] = {}
         self._replay = replay or RetryPolicy()
-        self._targets: dict[tuple[str, str], bytes] = {}
         self._names: dict[str, bytes] = {}  # of callers' headers, as they are sent
         for name, (transport, base_url) in (servers or {}).items():
             self.register(name, transport, base_url)
@@ -78,7 +78,6 @@ class ServerClient:
             raise UsageError(f"{name}: {base_url!r} has a query; paths are put behind it")
         headers = ((b"host", origin.authority), *_FIXED)
         self._servers[name] = _Server(name, transport, origin, prefix.rstrip(b"/"), headers, headers + _JSON)
-        self._targets.clear()
 
     def base_url(self, server: str) -> str:
         """Where ``server`` is, without a slash at the end. **Errors**: `UsageError` for a name that is not known."""
@@ -105,8 +104,7 @@ class ServerClient:
         found = self._find(server)
         if idempotency_key is not None:
             headers = {**(headers or {}), "idempotency-key": idempotency_key}
-        request = self._request(found, "POST", path, json, content, headers, cookies)
-        request.on_sent = on_sent
+        request = self._request(found, "POST", path, json, content, headers, cookies, on_sent)
         if idempotency_key is None:
             response = await found.transport.send(request)
         else:
@@ -140,7 +138,8 @@ class ServerClient:
     ) -> Response:
         """GET, and wait for the whole response."""
         found = self._find(server)
-        response = await found.transport.send(self._request(found, "GET", path, _MISSING, None, headers, cookies))
+        request = self._request(found, "GET", path, _MISSING, None, headers, cookies, None)
+        response = await found.transport.send(request)
         response.server = server
         return response
 
@@ -158,8 +157,7 @@ class ServerClient:
     ) -> AbstractAsyncContextManager[StreamedResponse]:
         """Send a request; inside the block the response's head is there and its body can be iterated."""
         found = self._find(server)
-        request = self._request(found, method, path, json, content, headers, cookies)
-        request.on_sent = on_sent
+        request = self._request(found, method, path, json, content, headers, cookies, on_sent)
         return found.transport.stream(request)
 
     def _find(self, server: str) -> _Server:
@@ -178,6 +176,7 @@ class ServerClient:
         content: Body | None,
         headers: Mapping[str, str] | None,
         cookies: Mapping[str, str] | None,
+        on_sent: Callable[[], None] | None,
     ) -> Request:
         common = server.headers
         body: Body = content or b""
@@ -196,7 +195,8 @@ class ServerClient:
             own += tuple(given.items())
         if cookies:
             own += (_cookie(cookies),)
-        return Request(method, server.origin, self._target(server, path), own, body, common=common)
+        target = server.targets.get(path) or _new_target(server, path)
+        return Request(method, server.origin, target, own, body, on_sent, common)
 
     def _given(self, headers: Mapping[str, str]) -> dict[bytes, bytes]:
         known, given = self._names, {}
@@ -204,14 +204,11 @@ class ServerClient:
             given[known.get(name) or remember(known, name, _bytes(name.lower()), _KNOWN_ROUTES)] = _bytes(value)
         return given
 
-    def _target(self, server: _Server, path: str) -> bytes:
-        key = (server.name, path)
-        target = self._targets.get(key)
-        if target is None:
-            joined = path if path.startswith(("/", "?")) else f"/{path}"
-            target = server.prefix + quote(_bytes(joined), safe="/?&=%:@!$'()*+,;~-._[]").encode("ascii")
-            remember(self._targets, key, target, _KNOWN_ROUTES)
-        return target
+
+def _new_target(server: _Server, path: str) -> bytes:
+    joined = path if path.startswith(("/", "?")) else f"/{path}"
+    target = server.prefix + quote(_bytes(joined), safe="/?&=%:@!$'()*+,;~-._[]").encode("ascii")
+    return remember(server.targets, path, target, _KNOWN_ROUTES)
 
 
 def _cookie(cookies: Mapping[str, str]) -> tuple[bytes, bytes]:
@@ -240,4 +237,4 @@ def _encode_json(value: Any) -> bytes:
         except (TypeError, ValueError, RecursionError):
             raise UsageError(f"the body cannot be written as JSON: {exc}") from exc
     # orjson's result keeps its whole work buffer, 8 KiB at least; a request may wait for minutes with its body.
-    return bytes(memoryview(encoded)) if len(encoded) < _COMPACT_BYTES else encoded
+    return memoryview(encoded).tobytes() if len(encoded) < _COMPACT_BYTES else encoded

@@ -236,7 +236,7 @@ async def test_what_is_kept_per_path_is_bounded(client: ServerClient) -> None:
     """However many rollout ids pass through."""
     for number in range(3000):
         await client.get("agent", f"/ng-rollout/{number}")
-    assert len(client._targets) <= 1024
+    assert len(client._servers["agent"].targets) <= 1024
 
 
 def test_waits_grow_to_their_maximum() -> None:
