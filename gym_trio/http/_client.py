@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as stdlib_json
 import logging
+import string
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -28,6 +29,8 @@ _KNOWN_ROUTES = 1024  # request lines and headers that are kept ready
 _COMPACT_BYTES = 64 * 1024
 _JSON: HeaderPairs = ((b"content-type", b"application/json"),)
 _FIXED: HeaderPairs = ((b"user-agent", b"gym_trio"), (b"accept", b"*/*"))
+_SAFE = "/?&=%:@!$'()*+,;~-._[]"
+_PLAIN = f"{_SAFE}{string.ascii_letters}{string.digits}".encode("ascii")  # what stands in a target as it is
 _COMMON_NAMES = frozenset({b"host", *(name for name, _ in (*_FIXED, *_JSON))})
 
 
@@ -206,9 +209,10 @@ class ServerClient:
 
 
 def _new_target(server: _Server, path: str) -> bytes:
-    joined = path if path.startswith(("/", "?")) else f"/{path}"
-    target = server.prefix + quote(_bytes(joined), safe="/?&=%:@!$'()*+,;~-._[]").encode("ascii")
-    return remember(server.targets, path, target, _KNOWN_ROUTES)
+    joined = _bytes(path if path.startswith(("/", "?")) else f"/{path}")
+    if joined.translate(None, _PLAIN):
+        joined = quote(joined, safe=_SAFE).encode("ascii")
+    return remember(server.targets, path, server.prefix + joined, _KNOWN_ROUTES)
 
 
 def _cookie(cookies: Mapping[str, str]) -> tuple[bytes, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
 
 import httpx
@@ -62,6 +62,7 @@ class MemoryCall:
         "_size",
         "_source",
         "_source_failure",
+        "_writer",
         "raw_headers",
         "status",
     )
@@ -81,6 +82,7 @@ class MemoryCall:
         self._source: AsyncIterator[bytes] | None = None  # of an asynchronous request body
         self._source_failure: BaseException | None = None
         self._over: trio.Event | None = None  # made when the app waits for the end of the exchange
+        self._writer: trio.MemorySendChannel[bytes] | None = None  # None: the response is collected
 
     # The sender's side
 
@@ -100,7 +102,7 @@ class MemoryCall:
     def _answer_failure(self) -> None:
         self.status, self.raw_headers = 500, _FAILED_HEADERS
         self._chunks = [] if self._bodiless else [_FAILED_BODY]
-        self._end(_COMPLETE)
+        self._enter(_COMPLETE)
 
     @property
     def app_is_done(self) -> bool:
@@ -124,12 +126,11 @@ class MemoryCall:
         if self._phase < _BEGUN or not (self._bodiless or self._size == self._declared):
             raise PeerDropped(f"{self._request.origin}: the app ended before its response was complete")
 
-    def _end(self, phase: _Phase) -> None:
-        """The exchange is over: the response is complete, or refused."""
+    def _enter(self, phase: _Phase) -> None:
         if phase <= self._phase:
             raise RuntimeError(f"a response that is {self._phase.name} cannot become {phase.name}")
         self._phase = phase
-        if self._over is not None:
+        if phase >= _COMPLETE and self._over is not None:
             self._over.set()
 
     # The app's side
@@ -174,16 +175,17 @@ class MemoryCall:
             more = message.get("more_body", False)
             self._admit(len(body), more)
             if body and not self._bodiless:
-                taken = self._take(body)
-                if taken is not None:
-                    await taken
+                if self._writer is None:
+                    self._chunks.append(body)
+                else:
+                    await self._writer.send(body)
             if more:
                 await trio.lowlevel.checkpoint()
             else:
-                self._end(_COMPLETE)
+                self._enter(_COMPLETE)
         elif kind == "http.response.start" and phase is _AWAITED:
             self._read_head(message["status"], message.get("headers", ()))
-            self._phase = _HELD
+            self._enter(_HELD)
         else:
             raise self._objection(kind)
 
@@ -229,7 +231,7 @@ class MemoryCall:
         if not self._bodiless:
             size = self._size + added
             if self._max_body_bytes is not None and size > self._max_body_bytes:
-                self._end(_REFUSED)
+                self._enter(_REFUSED)
                 raise ConnectionResetError("the client has gone")
             if declared is not None and (size > declared or (size < declared and not more)):
                 raise RuntimeError("the response body is not as long as its content-length says")
@@ -237,15 +239,13 @@ class MemoryCall:
         if begins:
             if declared is not None:
                 self.raw_headers += ((b"content-length", b"%d" % declared),)
-            self._phase = _BEGUN
-
-    def _take(self, body: bytes) -> Awaitable[None] | None:
-        self._chunks.append(body)
-        return None
+            self._enter(_BEGUN)
 
 
 class StreamedCall(MemoryCall):
     """A call whose response is read while the app writes it: one chunk is handed over at a time."""
+
+    _writer: trio.MemorySendChannel[bytes]
 
     def __init__(self, request: Request, known_pairs: KnownPairs) -> None:
         super().__init__(request, None, known_pairs)
@@ -270,7 +270,7 @@ class StreamedCall(MemoryCall):
         try:
             await super().run(app, scope)
             for chunk in self._chunks:  # the answer to a failed app
-                await self._take(chunk)
+                await self._writer.send(chunk)
         finally:
             self.begun.set()
             self._writer.close()
@@ -279,15 +279,12 @@ class StreamedCall(MemoryCall):
         super()._admit(added, more)
         self.begun.set()
 
-    def _end(self, phase: _Phase) -> None:
-        super()._end(phase)
+    def _enter(self, phase: _Phase) -> None:
+        super()._enter(phase)
         if phase is _COMPLETE:
             self.begun.set()
             if not self._chunks:
                 self._writer.close()
-
-    def _take(self, body: bytes) -> Awaitable[None]:
-        return self._writer.send(body)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
