@@ -21,6 +21,7 @@ __all__ = [
     "RequestBody",
     "encode_default",
     "encode_json",
+    "orjson_bytes",
     "parse_cookies",
     "parse_object",
     "read_body",
@@ -35,6 +36,7 @@ Send = Callable[[Message], Awaitable[None]]
 logger = logging.getLogger("gym_trio.servers")
 
 JSON_CONTENT = (b"content-type", b"application/json")
+_NO_HEADERS: tuple[tuple[bytes, bytes], ...] = ()
 
 
 class RequestBody(dict[str, Any]):
@@ -62,7 +64,8 @@ class RequestBody(dict[str, Any]):
         rollout_id: str | None = None,
         stages: StageTimes | None = None,
     ) -> None:
-        super().__init__(body or {})
+        if body:
+            self.update(body)
         self._headers = headers
         self.path_params: Mapping[str, Any] = path_params or {}
         # Most handlers ask for some of these only, and a rollout is six requests.
@@ -91,7 +94,7 @@ class RequestBody(dict[str, Any]):
 
     def changed_cookies(self) -> dict[str, str]:
         """Those that the response has to set."""
-        if self._cookies is None:
+        if self._cookies is None or self._cookies == self._sent_cookies:
             return {}
         sent = self.sent_cookies
         return {name: value for name, value in self._cookies.items() if sent.get(name) != value}
@@ -169,12 +172,12 @@ async def read_body(receive: Receive) -> bytes:
     raise errors.PeerDropped("the client left before its request was complete")
 
 
-async def send_json(
-    send: Send, status: int, body: Any, headers: Iterable[tuple[bytes, bytes]] = (), *, content: bytes | None = None
-) -> None:
-    """Answer with one JSON document (or with ``content``, already encoded)."""
-    if content is None:
-        content = encode_json(body)
+async def send_json(send: Send, status: int, body: Any, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+    """Answer with one JSON document."""
+    await _send_encoded(send, status, encode_json(body), headers)
+
+
+async def _send_encoded(send: Send, status: int, content: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
     await send(
         {
             "type": "http.response.start",
@@ -185,10 +188,19 @@ async def send_json(
     await send({"type": "http.response.body", "body": content})
 
 
+def orjson_bytes(body: Any, default: Callable[[Any], Any] | None = None) -> bytes:
+    """One JSON document by orjson alone, with keys of any kind. **Errors**: `TypeError` for what it has no form for."""
+    try:
+        return orjson.dumps(body, default=default)
+    except TypeError:
+        # Nearly all keys are texts, and told to look for others the encoder takes nearly twice as long.
+        return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS, default=default)
+
+
 def encode_json(body: Any) -> bytes:
     """One JSON document. **Errors**: `TypeError` for what JSON has no form for."""
     try:
-        return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
+        return orjson_bytes(body, default=encode_default)
     except TypeError:
         # Integers over 64 bits and lone surrogates, which another server may have written: what it said is handed on.
         return json.dumps(body, default=encode_default).encode("ascii")
@@ -236,32 +248,30 @@ class JsonEndpoint:
             request = RequestBody(body, headers=scope["headers"], path_params=scope.get("path_params"))
             with telemetry.remote_context(scope["headers"]):
                 answer = await authored(self._handler, request)
-            reply = answer if type(answer) is Reply else Reply(answer)
-            encoded = reply.body if type(reply.body) is bytes else encode_json(reply.body)
-        except errors.PeerDropped as error:
-            if request is None:
-                return
-            reply, encoded = self._error_reply(error), None
-        except errors.GymError as error:
-            reply, encoded = self._error_reply(error), None
+            status, headers = 200, _NO_HEADERS
+            if type(answer) is Reply:
+                status, headers, answer = answer.status, answer.headers, answer.body
+            content = answer if type(answer) is bytes else encode_json(answer)
         except Exception as error:
-            logger.error("server %s: a handler raised", self._server, exc_info=True)
-            reply, encoded = self._error_reply(error), None
-        headers = reply.headers
+            if request is None and isinstance(error, errors.PeerDropped):
+                return
+            if not isinstance(error, errors.GymError):
+                logger.error("server %s: a handler raised", self._server, exc_info=True)
+            status, answer = self._error_answer(error)
+            headers, content = _NO_HEADERS, encode_json(answer)
         changed = request.changed_cookies() if request is not None else None
         if changed:
             headers += tuple([_cookie_header(name, value) for name, value in changed.items()])
-        await send_json(send, reply.status, reply.body, headers, content=encoded)
+        await _send_encoded(send, status, content, headers)
 
-    def _error_reply(self, error: Exception) -> Reply:
+    def _error_answer(self, error: Exception) -> tuple[int, dict[str, Any]]:
         error = sole_cause(error)
         if isinstance(error, errors.RequestRefused):
-            return Reply({"detail": error.detail}, status=error.status)
+            return error.status, {"detail": error.detail}
         for kind, status in _SESSION_STATUS:
             if isinstance(error, kind):
-                return Reply({"detail": str(error)}, status=status)
-        status, body = failure_to_wire(failure_of(error, kind=self._kind, stage=self._stage))
-        return Reply(body, status=status)
+                return status, {"detail": str(error)}
+        return failure_to_wire(failure_of(error, kind=self._kind, stage=self._stage))
 
 
 _SESSION_STATUS: tuple[tuple[type[Exception], int], ...] = (

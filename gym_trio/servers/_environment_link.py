@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -54,13 +55,13 @@ class EnvironmentLink:
         self._unheard = False
         return answer
 
-    async def verify(self, body: Any) -> dict[str, Any]:
+    def verify(self, body: Any) -> Coroutine[Any, Any, dict[str, Any]]:
         """Ask for the verdict. Nothing but `close` follows: an environment with nothing to dispose of closes with it.
 
         **Errors**: `RolloutFailure` of stage ``verification``.
         """
         headers = {LAST_HEADER: "1"}
-        return await self.agent.call(
+        return self.agent.call(
             self.server, "/verify", body, self.cookies, self.rollout_id, stage=Stage.VERIFICATION, headers=headers
         )
 

@@ -14,7 +14,7 @@ import trio
 from .. import errors
 from . import _forms as forms
 from ._authored import authored
-from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, encode_json, parse_object, read_body
+from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, encode_json, orjson_bytes, parse_object, read_body
 from ._failures import failure_of, failure_to_wire
 from ._model_calls import CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._server import Server
@@ -166,7 +166,7 @@ class _Call:
 
     async def answer(self, request: ModelRequest, send: Send) -> None:
         whole = await self._server.answer(request)
-        content = orjson.dumps(whole, option=orjson.OPT_NON_STR_KEYS)
+        content = orjson_bytes(whole)
         self._status, self._response = 200, whole if isinstance(whole, dict) else dict(whole)
         await self._begin(send, [JSON_CONTENT, (b"content-length", b"%d" % len(content))])
         await send({"type": "http.response.body", "body": content})

@@ -15,31 +15,24 @@ __all__ = ["StageTimes"]
 
 
 class StageTimes:
-    """Seconds per stage of one rollout: ``seed``, ``model``, ``tools``, ``verify``. Repeated stages add up.
+    """``seconds`` per stage of one rollout: ``seed``, ``model``, ``tools``, ``verify``. Repeated stages add up.
 
     ``tool_calls`` has a record of each tool call, in the form of ``ng_agent_observations``. ``stage`` is the one that
-    the rollout is in now, ``began_at`` when it began, on trio's clock.
+    the rollout is in now, ``began_at`` when it began, on trio's clock, which ``now()`` reads.
     """
 
-    __slots__ = ("_clock", "_seconds", "began_at", "stage", "tool_calls")
+    __slots__ = ("began_at", "now", "seconds", "stage", "tool_calls")
 
     def __init__(self) -> None:
-        self._clock = trio.lowlevel.current_clock()  # `trio.current_time` looks it up again, in three calls
-        self._seconds: dict[str, float] = {}
+        self.now = trio.lowlevel.current_clock().current_time  # `trio.current_time` looks it up again, in three calls
+        self.seconds: dict[str, float] = {}
         self.stage: str | None = None
         self.began_at: float | None = None
         self.tool_calls: list[dict[str, Any]] = []
 
-    def now(self) -> float:
-        """The time on trio's clock."""
-        return self._clock.current_time()
-
     def measure(self, stage: str) -> AbstractContextManager[None]:
         """Count the block's time for ``stage``, however the block ends. It is a span of that name too."""
         return _Measured(self, stage)
-
-    def add(self, stage: str, seconds: float) -> None:
-        self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
 
     def tool_call(self, call_id: Any) -> AbstractContextManager[None]:
         """Record the block as the tool call of that id, however it ends."""
@@ -47,7 +40,7 @@ class StageTimes:
 
     def milliseconds(self) -> dict[str, float]:
         """The times as keys of ``ng_perf``: ``seed_ms`` and so on."""
-        return {f"{stage}_ms": round(seconds * 1000, 3) for stage, seconds in self._seconds.items()}
+        return {f"{stage}_ms": round(seconds * 1000, 3) for stage, seconds in self.seconds.items()}
 
 
 class _Measured:
@@ -76,7 +69,7 @@ class _Measured:
                 self._span.__exit__(kind, error, traceback)
         finally:
             times.stage = self._outer
-            times.add(self._stage, times.now() - self._started)
+            times.seconds[self._stage] = times.seconds.get(self._stage, 0.0) + (times.now() - self._started)
 
 
 class _ToolCall:

@@ -6,10 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from ..errors import FailureKind, RolloutFailure, Stage
-from ._body import encode_default
+from ._body import encode_default, orjson_bytes
 from ._tools import Tool
 
 __all__ = ["encoded_answer"]
@@ -27,7 +25,7 @@ def encoded_answer(server: str, tool: Tool, found: Any) -> bytes:
         # The encoder sets aside eight times as much, and does not survive when there is not so much.
         raise _unfit(server, tool, f"it is {len(found)} characters, above {MOST_BYTES}")
     try:
-        encoded = orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
+        encoded = orjson_bytes(found, default=encode_default)
     except TypeError as error:
         raise _unfit(server, tool, str(error)) from None
     if len(encoded) > MOST_BYTES:
