@@ -118,6 +118,7 @@ class ServerClient:
     async def _send_until_answered(self, server: _Server, request: Request) -> Response:
         if not isinstance(request.body, bytes):
             raise UsageError("a body that is iterated cannot be sent twice, so it takes no idempotency_key")
+        request.keeps_body = True
         attempts: Attempts | None = None
         while True:
             try:
@@ -199,7 +200,7 @@ class ServerClient:
         if cookies:
             own += (_cookie(cookies),)
         target = server.targets.get(path) or _new_target(server, path)
-        return Request(method, server.origin, target, own, body, on_sent, common)
+        return Request(method, server.origin, target, own, body, on_sent, common, keeps_body=False)
 
     def _given(self, headers: Mapping[str, str]) -> dict[bytes, bytes]:
         known, given = self._names, {}

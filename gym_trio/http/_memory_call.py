@@ -22,7 +22,7 @@ KnownPairs = dict[tuple[bytes, bytes], tuple[bytes, bytes]]  # response headers 
 _log = logging.getLogger(__name__)
 
 _SERVERS_OWN = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length"})
-_LF, _CR, _NUL = b"\n\r\0"  # numbers: to look for bytes in bytes costs as much as ten calls
+_LF, _CR, _NUL = b"\n\r\0"  # numbers: to look for bytes in bytes costs as much as five calls
 _MOST_KNOWN_PAIRS = 512
 _LONGEST_KNOWN_PAIR = 64
 _FAILED_BODY = b"Internal Server Error\n"
@@ -140,6 +140,7 @@ class MemoryCall:
             body = self._request.body
             if isinstance(body, bytes):
                 self._body_taken = True
+                self._request.handed_over()
                 return {"type": "http.request", "body": body, "more_body": False}
             part = await self._next_part(body)
             if self._source_failure is None:

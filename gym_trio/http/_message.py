@@ -64,7 +64,9 @@ class Request:
     ``content-length`` and ``transfer-encoding`` are added where they are missing. ``common`` headers go before
     ``headers``: those that all requests to a server have, and that are therefore looked at once.
 
-    **Ownership**: an asynchronous ``body`` is iterated in the sender's own task, and closed there.
+    **Ownership**: an asynchronous ``body`` is iterated in the sender's own task, and closed there. Without
+    ``keeps_body`` one of bytes is let go of when it has been handed over, and the request cannot be sent again: what
+    is asked of a model is long, and waits for minutes, thousands at once.
     """
 
     method: str
@@ -74,6 +76,12 @@ class Request:
     body: Body = b""
     on_sent: Callable[[], None] | None = None
     common: HeaderPairs = ()
+    keeps_body: bool = True
+
+    def handed_over(self) -> None:
+        """The transport has no more use for the body."""
+        if not self.keeps_body:
+            self.body = b""
 
 
 @attrs.define(eq=False)

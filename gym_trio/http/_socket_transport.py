@@ -128,6 +128,7 @@ class SocketTransport(HttpxInterface):
                     connection = await self._connection(pool, request.origin, bounds)
                 exchange = ClientExchange(request, pool, connection, self._shared, max_body_bytes, bounds)
                 await self._write(exchange, framed, on_sent)
+                request.handed_over()
                 return exchange
             except NotSent as exc:
                 on_sent = None  # it has been told

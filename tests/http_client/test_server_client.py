@@ -11,6 +11,9 @@ from gym_trio.errors import PeerDropped, TransportError, UsageError
 from gym_trio.http import (
     CancelOnDisconnect,
     MemoryTransport,
+    Origin,
+    Request,
+    Response,
     RetryPolicy,
     ServerClient,
     open_server,
@@ -312,3 +315,69 @@ async def test_memory_and_sockets_cannot_be_told_apart(layer, path: str, streame
         over_socket = await outcome(ServerClient({"app": (transport, server.url)}), path, streamed)
         in_memory = await outcome(ServerClient({"app": (MemoryTransport(app), server.url)}), path, streamed)
         assert in_memory == over_socket
+
+
+class Watched:
+    """A transport, and the requests that were given to it."""
+
+    def __init__(self, inner) -> None:
+        self.inner = inner
+        self.requests: list[Request] = []
+
+    async def send(self, request: Request) -> Response:
+        self.requests.append(request)
+        return await self.inner.send(request)
+
+    def stream(self, request: Request):
+        self.requests.append(request)
+        return self.inner.stream(request)
+
+
+@pytest.mark.parametrize("where", ["sockets", "memory"])
+@pytest.mark.parametrize("how", ["post", "stream", "content", "idempotent", "by hand"])
+async def test_a_long_body_does_not_wait_for_its_answer(where: str, how: str) -> None:
+    """It is let go of once it has been handed over; not where it may have to be sent again."""
+    told, go = trio.Event(), trio.Event()
+    bodies = []
+
+    async def app(scope, receive, send) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        bodies.append(body)
+        told.set()
+        await go.wait()
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def ask(client: ServerClient, transport: Watched, url: str) -> None:
+        text = "x" * 300_000
+        if how == "stream":
+            async with client.stream("agent", "/", json=text) as response:
+                assert b"".join([chunk async for chunk in response]) == b"{}"
+            return
+        if how == "by hand":
+            response = await transport.send(Request("POST", Origin.parse(url)[0], b"/", body=json.dumps(text).encode()))
+        elif how == "content":
+            response = await client.post("agent", "/", content=json.dumps(text).encode())
+        else:
+            response = await client.post("agent", "/", json=text, idempotency_key="1" if how == "idempotent" else None)
+        assert response.json() == {}
+
+    async with open_server(app) as server, open_socket_transport() as sockets:
+        transport = Watched(sockets if where == "sockets" else MemoryTransport(app))
+        client = ServerClient({"agent": (transport, server.url)})
+        async with trio.open_nursery() as asking:
+            asking.start_soon(ask, client, transport, server.url)
+            await told.wait()
+            kept = how in ("idempotent", "by hand")
+            assert len(transport.requests[0].body) == (300_002 if kept else 0)
+            go.set()
+    assert [len(body) for body in bodies] == [300_002]
