@@ -13,7 +13,6 @@ import trio
 __all__ = ["Arrivals", "Inlet", "open_arrivals"]
 
 _TOLD_AT_ONCE = 1024  # sockets, by the kernel; of the others it tells when asked again
-_WOKEN_AT_ONCE = 128  # tasks, before they run, so that each finds what was touched for it still in a cache
 
 
 class Inlet:
@@ -97,9 +96,12 @@ class Arrivals:
 
     **Ownership**: sockets and the set are the caller's: `forget` a socket before closing it, for a forked child may
     hold it open, and the kernel would go on telling of a number that is another socket's by then.
+
+    ``woken_at_once``: so many tasks are woken for input before they run.
     """
 
-    def __init__(self, epoll: select.epoll) -> None:
+    def __init__(self, epoll: select.epoll, woken_at_once: int = _TOLD_AT_ONCE) -> None:
+        self.woken_at_once = woken_at_once
         self._epoll = epoll
         self._inlets: dict[int, Inlet] = {}
 
@@ -121,7 +123,7 @@ class Arrivals:
             else:
                 await trio.lowlevel.wait_readable(self._epoll)
             self._look(come)
-            for _ in range(min(len(come), _WOKEN_AT_ONCE)):
+            for _ in range(min(len(come), self.woken_at_once)):
                 come.popleft().wake()
 
     def _look(self, come: collections.deque[Inlet]) -> None:
@@ -143,10 +145,10 @@ class Arrivals:
 
 
 @contextlib.contextmanager
-def open_arrivals() -> Iterator[Arrivals | None]:
+def open_arrivals(woken_at_once: int = _TOLD_AT_ONCE) -> Iterator[Arrivals | None]:
     """None where there is no epoll: only Linux reports the end of input apart from the input."""
     if not hasattr(select, "EPOLLRDHUP"):
         yield None
         return
     with select.epoll() as epoll:
-        yield Arrivals(epoll)
+        yield Arrivals(epoll, woken_at_once)

@@ -27,6 +27,10 @@ __all__ = ["PoolStatistics", "SocketTransport", "open_socket_transport"]
 
 _log = logging.getLogger(__name__)
 
+# So that each finds what was touched for it still in a cache. A server wakes all there are: if both ends go on in small
+# steps, each is woken for little.
+_WOKEN_AT_ONCE = 128
+
 
 @attrs.frozen
 class PoolStatistics:
@@ -252,7 +256,7 @@ class _Streamed:
 @asynccontextmanager
 async def open_socket_transport(settings: TransportSettings | None = None) -> AsyncIterator[SocketTransport]:
     """A `SocketTransport` for the length of the block. It also closes connections that nobody uses any more."""
-    with open_arrivals() as arrivals:
+    with open_arrivals(_WOKEN_AT_ONCE) as arrivals:
         transport = SocketTransport(settings, arrivals)
         failure: BaseException | None = None
         # Requests that are shielded from a cancellation of the block are answered all the same.

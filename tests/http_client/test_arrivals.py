@@ -242,11 +242,9 @@ async def test_more_at_once_than_are_told_of_at_once(arrivals: Arrivals, monkeyp
         reader.sock.close()
 
 
-async def test_who_leaves_is_told_of_before_those_who_speak(
-    arrivals: Arrivals, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_leaves_is_told_of_before_those_who_speak(arrivals: Arrivals, nursery: trio.Nursery) -> None:
     """Input wakes a few tasks at a time, in order; an end has no turn to wait for, however much input came before."""
-    monkeypatch.setattr("gym_trio.http._arrivals._WOKEN_AT_ONCE", 3)
+    arrivals.woken_at_once = 3
     order: list[int | str] = []
 
     async def read(number: int, reader: Reader) -> None:
@@ -274,11 +272,9 @@ async def test_who_leaves_is_told_of_before_those_who_speak(
 
 
 @pytest.mark.parametrize("again", ["more", "cancelled", "cancelled, and waits again"])
-async def test_a_task_whose_turn_has_not_come(
-    arrivals: Arrivals, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, again: str
-) -> None:
+async def test_a_task_whose_turn_has_not_come(arrivals: Arrivals, nursery: trio.Nursery, again: str) -> None:
     """More that comes meanwhile gives it no second turn; and what it does not wait for any more wakes nobody."""
-    monkeypatch.setattr("gym_trio.http._arrivals._WOKEN_AT_ONCE", 1)
+    arrivals.woken_at_once = 1
     first, between, second = Reader(arrivals), Reader(arrivals), Reader(arrivals)
     scope, looks, found = trio.CancelScope(), 0, b""
 
@@ -320,10 +316,10 @@ async def test_a_task_whose_turn_has_not_come(
 
 @pytest.mark.parametrize("closes", ["the one that waits for its turn", "all"])
 async def test_a_socket_that_is_closed_before_its_turn_comes(
-    arrivals: Arrivals, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, closes: str
+    arrivals: Arrivals, nursery: trio.Nursery, closes: str
 ) -> None:
     """Its input was seen, and another socket has its number by now: that one is not woken."""
-    monkeypatch.setattr("gym_trio.http._arrivals._WOKEN_AT_ONCE", 1)
+    arrivals.woken_at_once = 1
     first, second = Reader(arrivals), Reader(arrivals)
     others: list[Reader] = []
 
