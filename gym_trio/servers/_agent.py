@@ -153,7 +153,7 @@ class AgentServer(Server):
 
 def _parameters_of(row: Mapping[str, Any], seeded: Mapping[str, Any]) -> dict[str, Any]:
     params = row.get("responses_create_params")
-    if not (type(params) is dict or isinstance(params, Mapping)):
+    if not isinstance(params, (dict, Mapping)):
         raise RolloutFailure(
             errors.FailureKind.AGENT_RUN_ERROR,
             "the row has no responses_create_params",

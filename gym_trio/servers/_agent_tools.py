@@ -46,7 +46,7 @@ class ToolCaller:
         self._offered = {
             one.get("name")
             for one in (offered if isinstance(offered, list) else ())
-            if (type(one) is dict or isinstance(one, Mapping)) and isinstance(one.get("name"), str)
+            if isinstance(one, (dict, Mapping)) and isinstance(one.get("name"), str)
         }
 
     async def call_all(self, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

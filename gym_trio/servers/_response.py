@@ -50,7 +50,7 @@ def _is_name(value: Any) -> bool:
 
 def add_usage(total: Mapping[str, Any] | None, more: Any) -> dict[str, Any] | None:
     """The sum of two ``usage`` objects, nested counts included. What is no number is left as it was first."""
-    if not more or not (type(more) is dict or isinstance(more, Mapping)):
+    if not more or not isinstance(more, (dict, Mapping)):
         return None if total is None else dict(total)
     if not total:
         return dict(more)
@@ -59,8 +59,8 @@ def add_usage(total: Mapping[str, Any] | None, more: Any) -> dict[str, Any] | No
         old = summed.get(key)
         if type(value) is int and (old is None or type(old) is int):  # nearly always, and cheaper to find out
             summed[key] = value if old is None else old + value
-        elif type(value) is dict or isinstance(value, Mapping):
-            summed[key] = add_usage(old if type(old) is dict or isinstance(old, Mapping) else None, value) or {}
+        elif isinstance(value, (dict, Mapping)):
+            summed[key] = add_usage(old if isinstance(old, (dict, Mapping)) else None, value) or {}
         elif isinstance(value, int | float) and not isinstance(value, bool):
             summed[key] = (old if isinstance(old, int | float) else 0) + value
         else:

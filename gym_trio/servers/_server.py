@@ -98,7 +98,7 @@ class Server:
         **Errors**: `ConfigError` when the block has no such reference.
         """
         value = self.config.get(key)
-        name = value.get("name") if type(value) is dict or isinstance(value, Mapping) else value
+        name = value.get("name") if isinstance(value, (dict, Mapping)) else value
         if not isinstance(name, str):
             raise errors.ConfigError(
                 "a reference {type: ..., name: ...} to another server is missing", key=f"{self.name}.{key}"

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import trio
+import trio.testing
 
 from gym_trio.errors import PeerDropped, TransportError, UsageError
 from gym_trio.http import (
@@ -372,6 +373,7 @@ async def test_a_long_body_does_not_wait_for_its_answer(where: str, how: str) ->
         async with trio.open_nursery() as asking:
             asking.start_soon(ask, client, transport, server.url)
             await told.wait()
+            await trio.testing.wait_all_tasks_blocked()
             kept = how in ("idempotent", "by hand")
             assert len(transport.requests[0].body) == (300_002 if kept else 0)
             go.set()
