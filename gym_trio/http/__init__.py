@@ -5,7 +5,7 @@ serving           `serve` (until told to end), `open_server` (for the length of 
 disconnects       `CancelOnDisconnect`
 asking            `ServerClient` (by name), `Request`, `Response`, `StreamedResponse`, `Origin`
 transports        `Transport`, `open_socket_transport`, `SocketTransport`, `TransportSettings`, `RetryPolicy`
-in memory         `MemoryTransport`, `open_lifespan`
+in memory         `MemoryTransport`, `open_lifespan`, `whole_exchange`, `WholeExchange`
 messages          `WebSocket`, made by `connect_websocket`
 ================  =====================================================================================
 
@@ -21,6 +21,8 @@ from ._client import ServerClient as ServerClient
 from ._disconnect import CancelOnDisconnect as CancelOnDisconnect
 from ._lifespan import open_lifespan as open_lifespan
 from ._memory import MemoryTransport as MemoryTransport
+from ._memory_call import WholeExchange as WholeExchange
+from ._memory_call import whole_exchange as whole_exchange
 from ._message import Origin as Origin
 from ._message import Request as Request
 from ._message import Response as Response

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import AsyncIterable, AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import Any, Protocol, cast
 
 import httpx
 import trio
 
 from ..errors import Delivery, PeerDropped, ProtocolError, TransportError
 from ..remember import remember
-from ._disconnect import App, Message, Scope
+from ._disconnect import App, Message, Receive, Scope, Send
 from ._message import HeaderPairs, Request, Response
 
-__all__ = ["KnownPairs", "MemoryCall", "StreamedCall"]
+__all__ = ["KnownPairs", "MemoryCall", "StreamedCall", "WholeExchange", "whole_exchange"]
 
 KnownPairs = dict[tuple[bytes, bytes], tuple[bytes, bytes]]  # response headers that were found fit, and their form
 
@@ -44,6 +44,18 @@ class _Phase(enum.IntEnum):
 
 
 _AWAITED, _HELD, _BEGUN, _COMPLETE, _REFUSED = _Phase  # looking a member up costs as much as a call
+
+
+class WholeExchange(Protocol):
+    """An exchange whose endpoint may take the body, and answer, in one go. See `whole_exchange`."""
+
+    def take_body(self) -> bytes | None:
+        """The request's body; None where it has been taken, or comes in parts, which ``receive`` gives."""
+        ...
+
+    def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+        """The whole response, in the place of its messages. **Errors**: as ``send``."""
+        ...
 
 
 class MemoryCall:
@@ -135,14 +147,30 @@ class MemoryCall:
 
     # The app's side
 
+    def take_body(self) -> bytes | None:
+        body = self._request.body
+        if self._body_taken or not isinstance(body, bytes):
+            return None
+        self._body_taken = True
+        self._request.handed_over()
+        return body
+
+    def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+        if self._phase is not _AWAITED:
+            raise self._objection("a whole response")
+        self._read_head(status, headers)
+        self._enter(_HELD)
+        self._admit(len(body), False)
+        if body and not self._bodiless:
+            self._chunks.append(body)
+        self._enter(_COMPLETE)
+
     async def receive(self) -> Message:
         if not self._body_taken:
-            body = self._request.body
-            if isinstance(body, bytes):
-                self._body_taken = True
-                self._request.handed_over()
+            body = self.take_body()
+            if body is not None:
                 return {"type": "http.request", "body": body, "more_body": False}
-            part = await self._next_part(body)
+            part = await self._next_part()
             if self._source_failure is None:
                 return {"type": "http.request", "body": part, "more_body": not self._body_taken}
         elif self._phase >= _COMPLETE:
@@ -153,10 +181,10 @@ class MemoryCall:
             await self._over.wait()
         return {"type": "http.disconnect"}
 
-    async def _next_part(self, body: AsyncIterable[bytes]) -> bytes:
+    async def _next_part(self) -> bytes:
         await trio.lowlevel.checkpoint()
         if self._source is None:
-            self._source = aiter(body)
+            self._source = aiter(cast(AsyncIterable[bytes], self._request.body))
         try:
             return bytes(await anext(self._source))
         except StopAsyncIteration:
@@ -241,6 +269,18 @@ class MemoryCall:
             if declared is not None:
                 self.raw_headers += ((b"content-length", b"%d" % declared),)
             self._enter(_BEGUN)
+
+
+def whole_exchange(receive: Receive, send: Send) -> WholeExchange | None:
+    """The exchange that an ASGI endpoint was called with, where it may take the body and answer in one go.
+
+    It may in memory, where nobody sets a pace, and where ``receive`` and ``send`` are the exchange's own: a layer in
+    between that looks at the messages, or changes them, would see nothing of it. None everywhere else.
+    """
+    exchange = getattr(send, "__self__", None)
+    if type(exchange) is MemoryCall and getattr(receive, "__self__", None) is exchange:
+        return exchange
+    return None
 
 
 class StreamedCall(MemoryCall):

@@ -10,7 +10,7 @@ from .. import errors
 from ..errors import RolloutFailure, Stage
 from ._agent_sessions import AgentSessions
 from ._aggregate import aggregate_through
-from ._authored import authored
+from ._authored import pending
 from ._body import RequestBody
 from ._calls import call_server
 from ._environment_link import EnvironmentLink
@@ -54,7 +54,7 @@ class AgentServer(Server):
             with stages.measure("seed"):
                 seeded = await link.open("/seed_session", row)
             params = RequestBody(self.parameters(row, seeded), cookies=cookies, rollout_id=rollout_id, stages=stages)
-            response = await authored(self.responses, params)
+            response = await pending(self.responses(params))
             cookies.update(params.cookies)
             body = {**row, "response": response}
             with stages.measure("verify"):

@@ -13,7 +13,7 @@ import trio
 
 from ..errors import FailureKind, RequestRefused, RolloutFailure, SessionConflict, SessionSetupError, Stage
 from ..sessions import ConflictReason, SessionPhase
-from ._authored import authored
+from ._authored import authored, pending
 from ._body import JsonEndpoint, Reply, RequestBody
 from ._failures import failure_to_wire
 from ._session_forms import AgentClose, AgentSeed, as_body, check_form, claim_key, fingerprint
@@ -143,7 +143,7 @@ class AgentSessions:
         """The agent's loop; with a session's cookie in that session, which is not idle meanwhile."""
         session_id = self._cookie.read(request.sent_cookies)
         if session_id is None:
-            return await authored(self._server.responses, request)
+            return await pending(self._server.responses(request))
         registry = self._server.sessions
         if registry.phase(session_id) is not SessionPhase.READY:
             raise RequestRefused(409, _DETAILS[ConflictReason.UNKNOWN])
@@ -151,7 +151,7 @@ class AgentSessions:
             # The tools' cookies stay here; they go back to the session's owner at close.
             inner = request.within(session.state, session.cookies)
             try:
-                return await authored(self._server.responses, inner)
+                return await pending(self._server.responses(inner))
             finally:
                 session.cookies.update(inner.cookies)
 
@@ -164,9 +164,9 @@ class AgentSessions:
         self._running[number] = request
         try:
             if key is None:
-                return await authored(self._server.run, request)
+                return await pending(self._server.run(request))
             with self._server.sessions.claims.run(key):
-                return await authored(self._server.run, request)
+                return await pending(self._server.run(request))
         finally:
             del self._running[number]
         stopped = RolloutFailure(FailureKind.CANCELLED, f"rollout {key} was stopped", stage=Stage.AGENT)

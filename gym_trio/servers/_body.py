@@ -11,7 +11,8 @@ import attrs
 import orjson
 
 from .. import errors, telemetry
-from ._authored import authored
+from ..http import whole_exchange
+from ._authored import pending, sparing
 from ._failures import failure_of, failure_to_wire, sole_cause
 from ._stage_times import StageTimes
 
@@ -25,6 +26,7 @@ __all__ = [
     "parse_cookies",
     "parse_object",
     "read_body",
+    "send_content",
     "send_json",
 ]
 
@@ -174,17 +176,13 @@ async def read_body(receive: Receive) -> bytes:
 
 async def send_json(send: Send, status: int, body: Any, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     """Answer with one JSON document."""
-    await _send_encoded(send, status, encode_json(body), headers)
+    await send_content(send, status, encode_json(body), (JSON_CONTENT, *headers))
 
 
-async def _send_encoded(send: Send, status: int, content: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
-    await send(
-        {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [JSON_CONTENT, (b"content-length", b"%d" % len(content)), *headers],
-        }
-    )
+async def send_content(send: Send, status: int, content: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Answer with ``content``, whose length is said."""
+    length = (b"content-length", b"%d" % len(content))
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
     await send({"type": "http.response.body", "body": content})
 
 
@@ -242,17 +240,20 @@ class JsonEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request: RequestBody | None = None
+        exchange = whole_exchange(receive, send)
         try:
-            content = await read_body(receive)
+            whole = exchange.take_body() if exchange is not None else None
+            content = await read_body(receive) if whole is None else whole
             body = parse_object(content) if content else {}
             request = RequestBody(body, headers=scope["headers"], path_params=scope.get("path_params"))
             with telemetry.remote_context(scope["headers"]):
-                answer = await authored(self._handler, request)
+                answer = await pending(self._handler(request))
             status, headers = 200, _NO_HEADERS
             if type(answer) is Reply:
                 status, headers, answer = answer.status, answer.headers, answer.body
             content = answer if type(answer) is bytes else encode_json(answer)
-        except Exception as error:
+        except (Exception, SystemExit, BaseExceptionGroup) as raised:
+            error = sparing(raised)
             if request is None and isinstance(error, errors.PeerDropped):
                 return
             if not isinstance(error, errors.GymError):
@@ -262,7 +263,11 @@ class JsonEndpoint:
         changed = request.changed_cookies() if request is not None else None
         if changed:
             headers += tuple([_cookie_header(name, value) for name, value in changed.items()])
-        await _send_encoded(send, status, content, headers)
+        headers = (JSON_CONTENT, *headers)
+        if exchange is not None:
+            exchange.answer(status, headers, content)
+        else:
+            await send_content(send, status, content, headers)
 
     def _error_answer(self, error: Exception) -> tuple[int, dict[str, Any]]:
         error = sole_cause(error)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import FailureKind, RequestRefused, RolloutFailure, Stage
-from ._authored import authored
+from ._authored import pending
 from ._body import RequestBody
 from ._resources import ResourcesServer
 from ._verdict import finite_number
@@ -63,7 +63,7 @@ class GymnasiumServer(ResourcesServer):
 
     async def _reset(self, request: RequestBody) -> dict[str, Any]:
         async with self.resource_sessions.begun(request) as session:
-            answer = await authored(self.reset, session, request)
+            answer = await pending(self.reset(session, request))
             observation, info = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, {})
             return step_response(self.name, observation, 0.0, False, False, info, stage=Stage.SEED)
 
@@ -72,7 +72,7 @@ class GymnasiumServer(ResourcesServer):
         if not isinstance(response, Mapping):
             raise RequestRefused(422, "step needs the row's response, an object")
         with self.resource_sessions.using(request) as session:
-            answer = await authored(self.step, session.state, response, request)
+            answer = await pending(self.step(session.state, response, request))
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise _broken(self.name, f"step returned {answer!r:.200}, not five values")
         made = step_response(self.name, *answer)

@@ -5,16 +5,28 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import trio
 
 from .. import errors
+from ..http import WholeExchange, whole_exchange
 from . import _forms as forms
-from ._authored import authored
-from ._body import JSON_CONTENT, Receive, RequestBody, Scope, Send, encode_json, orjson_bytes, parse_object, read_body
+from ._authored import pending, sparing
+from ._body import (
+    JSON_CONTENT,
+    Receive,
+    RequestBody,
+    Scope,
+    Send,
+    encode_json,
+    orjson_bytes,
+    parse_object,
+    read_body,
+    send_content,
+)
 from ._failures import failure_of, failure_to_wire
 from ._model_calls import CallOutcome, ModelCall, ModelCallRecorder, ModelRequest
 from ._server import Server
@@ -64,12 +76,12 @@ class ModelServer(Server):
     async def chat_completions(self, request: ModelRequest) -> Mapping[str, Any]:
         """Answer a Chat Completions request. Default: through `responses`."""
         body = forms.chat_request_to_responses(request)
-        return forms.responses_to_chat(await authored(self.responses, request.in_form("responses", body)))
+        return forms.responses_to_chat(await pending(self.responses(request.in_form("responses", body))))
 
     async def messages(self, request: ModelRequest) -> Mapping[str, Any]:
         """Answer a Messages request. Default: through `responses`."""
         body = forms.messages_request_to_responses(request)
-        return forms.responses_to_messages(await authored(self.responses, request.in_form("responses", body)))
+        return forms.responses_to_messages(await pending(self.responses(request.in_form("responses", body))))
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[AsyncIterator[forms.StreamPiece]]:
         """The answer to ``request`` as pieces of a stream in ``request.form``. Default: from the finished answer.
@@ -83,9 +95,9 @@ class ModelServer(Server):
         whole = await self.answer(request)
         yield forms.ReadyPieces(forms.pieces_of_whole(request.form, whole, request))
 
-    def answer(self, request: ModelRequest) -> Coroutine[Any, Any, Mapping[str, Any]]:
+    def answer(self, request: ModelRequest) -> Awaitable[Mapping[str, Any]]:
         """The whole answer to ``request`` in its own form."""
-        return authored(getattr(self, request.form), request)
+        return pending(getattr(self, request.form)(request))
 
     def routes(self) -> list[BaseRoute]:
         from starlette.routing import Route
@@ -121,23 +133,26 @@ class ModelEndpoint:
         self._form = form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = _Call(self._server, self._form)
-        try:
-            content = await read_body(receive)
-        except errors.PeerDropped:
-            return
+        exchange = whole_exchange(receive, send)
+        call = _Call(self._server, self._form, exchange)
+        content = exchange.take_body() if exchange is not None else None
+        if content is None:
+            try:
+                content = await read_body(receive)
+            except errors.PeerDropped:
+                return
         try:
             request = ModelRequest(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
             request.form, request.attempts = self._form, call.attempts
             call.begin(request)
-            await authored(call.stream if request.get("stream") else call.answer, request, send)
+            await (call.stream if request.get("stream") else call.answer)(request, send)
         except trio.Cancelled:
             call.outcome = CallOutcome.CANCELLED
             raise
-        except errors.GymError as error:
-            await call.refuse(error, send)
-        except Exception as error:
-            logger.error("model server %s: a call failed", self._server.name, exc_info=True)
+        except (Exception, SystemExit, BaseExceptionGroup) as raised:
+            error = sparing(raised)
+            if not isinstance(error, errors.GymError):
+                logger.error("model server %s: a call failed", self._server.name, exc_info=True)
             await call.refuse(error, send)
         finally:
             call.record()
@@ -146,9 +161,10 @@ class ModelEndpoint:
 class _Call:
     """One call on its way through the endpoint, and what its record will say."""
 
-    def __init__(self, server: ModelServer, form: str) -> None:
+    def __init__(self, server: ModelServer, form: str, exchange: WholeExchange | None) -> None:
         self._server = server
         self._form = form
+        self._exchange = exchange
         self.request: ModelRequest | None = None
         self.attempts: list[Any] = []
         self.outcome = CallOutcome.COMPLETED
@@ -167,16 +183,15 @@ class _Call:
     async def answer(self, request: ModelRequest, send: Send) -> None:
         whole = await self._server.answer(request)
         content = orjson_bytes(whole)
-        self._status, self._response = 200, whole if isinstance(whole, dict) else dict(whole)
-        await self._begin(send, [JSON_CONTENT, (b"content-length", b"%d" % len(content))])
-        await send({"type": "http.response.body", "body": content})
+        self._response = whole if isinstance(whole, dict) else dict(whole)
+        await self._send_whole(send, 200, [JSON_CONTENT], content)
 
     async def stream(self, request: ModelRequest, send: Send) -> None:
         async with self._server.stream(request) as pieces:
             async for piece in pieces:
                 if self._status is None:
-                    self._status = 200
-                    await self._begin(send, EVENT_STREAM)
+                    self._begin(200)
+                    await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM})
                 if piece.whole is not None:
                     self._response = piece.whole
                 if piece.content:
@@ -189,9 +204,16 @@ class _Call:
             )
         await send({"type": "http.response.body", "body": b""})
 
-    def _begin(self, send: Send, headers: list[tuple[bytes, bytes]]) -> Awaitable[None]:
+    def _begin(self, status: int) -> None:
+        self._status = status
         self._first_byte = time.perf_counter() - self._start
-        return send({"type": "http.response.start", "status": self._status, "headers": headers})
+
+    async def _send_whole(self, send: Send, status: int, headers: list[tuple[bytes, bytes]], content: bytes) -> None:
+        self._begin(status)
+        if self._exchange is not None:
+            self._exchange.answer(status, headers, content)
+        else:
+            await send_content(send, status, content, headers)
 
     async def refuse(self, error: Exception, send: Send) -> None:
         """Answer with ``error``: as a status before the first byte of an answer, as the stream's last event after."""
@@ -204,13 +226,10 @@ class _Call:
             self._status = status
             await send({"type": "http.response.body", "body": content})
             return
-        self._status = status
-        content = orjson.dumps(body)
-        headers = [JSON_CONTENT, (b"content-length", b"%d" % len(content))]
+        headers = [JSON_CONTENT]
         if retry_after is not None:
             headers.append((b"retry-after", b"%d" % max(0, round(retry_after))))
-        await self._begin(send, headers)
-        await send({"type": "http.response.body", "body": content})
+        await self._send_whole(send, status, headers, orjson.dumps(body))
 
     def record(self) -> None:
         recorder, request = self._server.recorder, self.request

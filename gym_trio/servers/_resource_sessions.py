@@ -16,7 +16,7 @@ import trio
 
 from ..errors import RequestRefused, SessionConflict, SessionsDraining, SessionSetupError
 from ..sessions import ConflictReason, SessionPhase, SessionUse
-from ._authored import authored
+from ._authored import authored, pending
 from ._body import RequestBody
 from ._session_forms import ResourcesClose, ResourcesSeed, check_form, fingerprint
 from ._signed_cookie import SignedCookie
@@ -84,7 +84,7 @@ class ResourceSessions:
         return {**answer, "mcp": self._server.mcp.access(session_id)} if self._server.mcp else answer
 
     async def _prepare(self, state: Any, row: RequestBody) -> dict[str, Any]:
-        answer = await authored(self._server.seed_session, state, row)
+        answer = await pending(self._server.seed_session(state, row))
         if answer is not None and not isinstance(answer, Mapping):
             raise TypeError(f"seed_session returned {answer!r:.200}, which is neither None nor an object")
         return dict(answer or {})
@@ -93,7 +93,7 @@ class ResourceSessions:
         registry = self._server.sessions
         registry.admit()
         try:
-            state = await authored(self._server.create_session)
+            state = await pending(self._server.create_session())
         except SessionSetupError as error:
             registry.release_soon(await self._register(error.state))
             raise
@@ -123,7 +123,7 @@ class ResourceSessions:
         async def open_session() -> ResourceSession:
             session = ResourceSession(await authored(self._server.create_session))
             try:
-                session.answer = await self._prepare(session.state, row)
+                session.answer = await authored(self._prepare, session.state, row)
             except (Exception, trio.Cancelled) as error:
                 raise SessionSetupError(session) from error
             return session

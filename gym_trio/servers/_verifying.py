@@ -13,7 +13,7 @@ import trio
 from ..errors import FailureKind, RolloutFailure, Stage
 from ..threads import Threads
 from ._answers import job_answer
-from ._authored import authored
+from ._authored import pending
 from ._body import RequestBody
 from ._jobs import Verification
 from ._verdict import verify_response
@@ -81,7 +81,7 @@ class Verifying:
             return verify_response(job_answer(await self._pool.carry_out(job), job))
         with trio.move_on_after(self._seconds) as scope:
             if self._place is Place.LOOP:
-                return verify_response(await authored(self._server.verify, session, request))
+                return verify_response(await pending(self._server.verify(session, request)))
             return verify_response(await self._in_thread(scope, session, request))
         raise RolloutFailure(
             FailureKind.VERIFIER_ERROR,
@@ -93,8 +93,8 @@ class Verifying:
         scope.deadline = math.inf  # the wait for a thread is not the verifier's
         async with self._at_once:
             scope.deadline = trio.current_time() + self._seconds
-            found = await authored(self._threads.run, self._server.verify, session, request)
-        return await found if inspect.isawaitable(found) else found
+            found = await self._threads.run(self._server.verify, session, request)
+        return await pending(found)
 
     async def aclose(self) -> None:
         """**Cancellation**: shielded; bounded by what the kernel takes to end a process."""
