@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -19,6 +20,25 @@ from ._message import Origin, Request, Response, StreamedResponse
 __all__ = ["MemoryTransport"]
 
 _KNOWN_TARGETS = 1024  # whose scope is kept
+_SHORT_REQUESTS = 8  # that may follow one another within a handler without giving way
+
+
+class _Work:
+    """What is done for one request in memory. The requests that its handler makes in memory are part of it."""
+
+    __slots__ = ("_requests",)
+
+    def __init__(self) -> None:
+        self._requests = 0  # since it last gave way
+
+    def gives_way(self) -> bool:
+        """One more request: whether it lets other tasks run first."""
+        self._requests = (self._requests + 1) % _SHORT_REQUESTS
+        return not self._requests
+
+
+# In the task that serves a request in memory, and in those that its handler starts.
+_work: ContextVar[_Work] = ContextVar("gym_trio.http.work")
 
 
 class MemoryTransport:
@@ -31,7 +51,9 @@ class MemoryTransport:
 
     **Cancellation**: each call has a checkpoint before the app is called. A cancelled sender's handler is cancelled
     with it, and the handler's cleanup has ended when the cancellation arrives. ``receive`` waits once the body is read
-    and gives ``http.disconnect`` when the response is complete.
+    and gives ``http.disconnect`` when the response is complete. Of the requests that a handler makes in memory while
+    it serves one, each can be cancelled, and every eighth gives way to other tasks: a rollout is six requests, and to
+    resume all that waits for the innermost of them costs more than some of the handlers do.
 
     **Errors**: as `Transport`. What the app raised is logged, as a server would.
     """
@@ -52,11 +74,20 @@ class MemoryTransport:
 
     async def send(self, request: Request) -> Response:
         scope = self._scope(request)
-        await trio.lowlevel.checkpoint()
+        work = _work.get(None)
+        if work is None or work.gives_way():
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
         call = MemoryCall(request, self._max_body_bytes, self._known_pairs)
         if request.on_sent is not None:
             request.on_sent()
-        await call.run(self._app, scope)
+        outermost = _work.set(_Work()) if work is None else None
+        try:
+            await call.run(self._app, scope)
+        finally:
+            if outermost is not None:
+                _work.reset(outermost)
         return call.response()
 
     @asynccontextmanager

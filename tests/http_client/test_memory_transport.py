@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import pytest
 import trio
 
 from gym_trio import http
 from gym_trio.errors import Delivery, PeerDropped, ProtocolError, TransportError, UsageError
-from gym_trio.http import CancelOnDisconnect, MemoryTransport, Origin, Request
+from gym_trio.http import CancelOnDisconnect, MemoryTransport, Origin, Request, whole_exchange
 from gym_trio.http._disconnect import DISCONNECT_EXTENSION
 
 ORIGIN = Origin("http", "agent", 80)
@@ -448,22 +449,31 @@ async def test_what_is_kept_per_target_is_bounded() -> None:
     assert len(transport._scopes) <= 1024
 
 
-async def test_a_call_costs_one_step_of_the_senders_task() -> None:
-    """The checkpoint, and nothing else: no task, no nursery, no second wait."""
-    steps = []
+@contextmanager
+def counted_steps() -> Iterator[list[trio.lowlevel.Task]]:
+    """The task of each step that is made in the block."""
+    steps: list[trio.lowlevel.Task] = []
 
     class Steps(trio.abc.Instrument):
         def before_task_step(self, task: trio.lowlevel.Task) -> None:
             steps.append(task)
 
+    counting = Steps()
+    trio.lowlevel.add_instrument(counting)
+    try:
+        yield steps
+    finally:
+        trio.lowlevel.remove_instrument(counting)
+
+
+async def test_a_call_costs_one_step_of_the_senders_task() -> None:
+    """The checkpoint, and nothing else: no task, no nursery, no second wait."""
     transport = MemoryTransport(answers(start(), body(b"{}")))
     request = Request("POST", ORIGIN, b"/", ((b"content-type", b"application/json"),), b"{}")
     await transport.send(request)
-    counting = Steps()
-    trio.lowlevel.add_instrument(counting)
-    for _ in range(100):
-        await transport.send(request)
-    trio.lowlevel.remove_instrument(counting)
+    with counted_steps() as steps:
+        for _ in range(100):
+            await transport.send(request)
     assert steps == [trio.lowlevel.current_task()] * 100
 
 
@@ -498,3 +508,181 @@ async def test_cancellation_at_every_step_ends_the_app(cancel_at_step, way, park
         if cancelling.steps < step and not cancelling.scope.cancelled_caught:
             break
     assert 3 < step < 99
+
+
+def asking(inner: MemoryTransport, times: float, made: list[int]):
+    """An app that asks ``inner`` ``times`` times before it answers; ``made`` gets the number of each request."""
+
+    async def app(scope, receive, send) -> None:
+        number = 0
+        while number < times:
+            made.append(number)
+            await inner.send(Request("GET", ORIGIN, b"/"))
+            number += 1
+        await send(start())
+        await send(body())
+
+    return app
+
+
+async def test_what_is_called_from_outside_gives_way_each_time() -> None:
+    """Also when what it calls makes requests of its own: no count outlives the request it was made for."""
+    made: list[int] = []
+    transport = MemoryTransport(asking(MemoryTransport(answers(start(), body())), 3, made))
+    for _ in range(5):
+        with trio.testing.assert_checkpoints():
+            await transport.send(Request("GET", ORIGIN, b"/"))
+    assert len(made) == 15
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_of_the_requests_within_one_every_eighth_gives_way(depth: int) -> None:
+    """However deep they are: 64 of them are eight steps of the task, with one for the outermost."""
+    made: list[int] = []
+    app = asking(MemoryTransport(answers(start(), body())), 64 if depth == 1 else 63, made)
+    if depth == 2:
+        app = asking(MemoryTransport(app), 1, [])
+    with counted_steps() as steps:
+        await MemoryTransport(app).send(Request("GET", ORIGIN, b"/"))
+    assert steps == [trio.lowlevel.current_task()] * 9
+
+
+async def test_each_request_within_one_can_be_cancelled() -> None:
+    """What has been cancelled makes no further request, whichever it is, and an endless loop of them ends."""
+    inner = MemoryTransport(answers(start(), body()))
+    for last in range(20):
+        made: list[int] = []
+
+        class Counted(list):
+            def append(self, number: int, *, made=made, last=last) -> None:
+                made.append(number)
+                if number == last:
+                    scope.cancel()
+
+        with trio.CancelScope() as scope:
+            await MemoryTransport(asking(inner, float("inf"), Counted())).send(Request("GET", ORIGIN, b"/"))
+        assert (scope.cancelled_caught, len(made)) == (True, last + 1)
+    with trio.move_on_after(0.05) as scope:
+        await MemoryTransport(asking(inner, float("inf"), [])).send(Request("GET", ORIGIN, b"/"))
+    assert scope.cancelled_caught
+
+
+def at_once(status: int, headers=(), content: bytes = b"", twice: bool = False):
+    """An app that answers in one go where it may, and in messages elsewhere."""
+
+    async def app(scope, receive, send) -> None:
+        exchange = whole_exchange(receive, send)
+        assert (exchange is None) == scope["path"].startswith("/messages")
+        if exchange is None:
+            await receive()
+            await send(start(status, *headers))
+            await send(body(content))
+        else:
+            exchange.take_body()
+            exchange.answer(status, headers, content)
+            if twice:
+                exchange.answer(status, headers, content)
+
+    return app
+
+
+def between(app):
+    """``app`` below a layer that looks at the messages."""
+
+    async def layer(scope, receive, send) -> None:
+        async def look(message) -> None:
+            await send(message)
+
+        await app(scope, receive, look)
+
+    return layer
+
+
+@pytest.mark.parametrize("method", ["POST", "HEAD"])
+@pytest.mark.parametrize("status", [200, 204, 304, 503, 99, 1000])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (),
+        ((b"X-Y", b" v "), (b"connection", b"close")),
+        ((b"content-length", b"5"),),
+        ((b"x", b"a\nb"),),
+        (("x", "y"),),
+    ],
+)
+@pytest.mark.parametrize("content", [b"", b"hello", b"longer than that"])
+async def test_an_answer_in_one_go_is_that_of_its_messages(method: str, status: int, headers, content: bytes) -> None:
+    """Status, headers and body, or the same refusal: by the limit, by a length that is not kept, by a bad header."""
+    seen = []
+    for path in (b"/at-once", b"/messages"):
+        app = at_once(status, headers, content)
+        transport = MemoryTransport(app if path == b"/at-once" else between(app), max_body_bytes=10)
+        try:
+            response = await transport.send(Request(method, ORIGIN, path, body=b"question"))
+            seen.append((response.status, response.raw_headers, response.body))
+        except (PeerDropped, ProtocolError) as error:
+            seen.append((type(error), str(error), error.delivery))
+    assert seen[0] == seen[1]
+
+
+async def test_a_body_is_taken_once() -> None:
+    """By whichever way; one that comes in parts is given by ``receive`` alone."""
+    seen: list[object] = []
+
+    async def parts() -> AsyncIterator[bytes]:
+        yield b"part"
+
+    async def app(scope, receive, send) -> None:
+        exchange = whole_exchange(receive, send)
+        if scope["path"] == "/taken":
+            seen.append(exchange.take_body())
+        else:
+            seen.append((await receive())["body"])
+        seen.append(exchange.take_body())
+        exchange.answer(200, (), b"")
+        seen.append((await receive())["type"])
+        seen.append((await receive())["type"])
+
+    def request(path: bytes, body: object) -> Request:
+        return Request("POST", ORIGIN, path, body=body, keeps_body=False)
+
+    taken = request(b"/taken", b"x")
+    await MemoryTransport(app).send(taken)
+    await MemoryTransport(app).send(request(b"/received", b"x"))
+    await MemoryTransport(app).send(request(b"/taken", parts()))
+    assert seen == [
+        *(b"x", None, "http.disconnect", "http.disconnect"),
+        *(b"x", None, "http.disconnect", "http.disconnect"),
+        *(None, None, "http.request", "http.request"),
+    ]
+    assert taken.body == b""  # let go of, as by ``receive``
+
+
+async def test_a_second_answer_is_refused(caplog) -> None:
+    """The first one stands."""
+    response = await MemoryTransport(at_once(200, content=b"first", twice=True)).send(Request("GET", ORIGIN, b"/"))
+    assert response.body == b"first"
+    assert "out of order in a response that is COMPLETE" in str(caplog.records[0].exc_info[1])
+
+
+async def test_an_exchange_is_in_parts_where_somebody_may_look_at_them() -> None:
+    """Below a layer, in a stream, and wherever ``receive`` and ``send`` are not of one exchange."""
+    found = []
+
+    async def app(scope, receive, send) -> None:
+        found.append(whole_exchange(receive, send) is not None)
+        await send(start())
+        await send(body())
+
+    async def reads_through_another(scope, receive, send) -> None:
+        async def other():
+            return await receive()
+
+        await app(scope, other, send)
+
+    await ask(app)
+    await ask(CancelOnDisconnect(app))
+    await ask(between(app))
+    await ask(reads_through_another)
+    await read(app)
+    assert found == [True, True, False, False, False]
