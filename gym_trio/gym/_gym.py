@@ -115,10 +115,10 @@ class Gym:
             self._check_agent(agent, "run_examples(agent=...)")
 
         def run(attempt: RolloutAttempt) -> Awaitable[dict[str, Any]]:
-            return self._run(attempt, self._target_of(attempt.row, agent))
+            return self._run(attempt, attempt.checked)
 
-        def check_row(row: Mapping[str, Any]) -> None:
-            self._target_of(row, agent)
+        def check_row(row: Mapping[str, Any]) -> str:
+            return self._target_of(row, agent)
 
         self._streams += 1
         prefix = f"s{self._streams}." if self._streams > 1 else ""
@@ -143,10 +143,11 @@ class Gym:
             self._in_flight.discard(rollout_id)
             if evidence is not None:
                 evidence.calls.forget(rollout_id)
-        telemetry.count("rollouts.completed", agent=agent)
-        reward = result.get("reward")
-        if isinstance(reward, int | float):
-            telemetry.record("reward", reward, agent=agent)
+        if telemetry.is_used():
+            telemetry.count("rollouts.completed", agent=agent)
+            reward = result.get("reward")
+            if isinstance(reward, int | float):
+                telemetry.record("reward", reward, agent=agent)
         return result
 
     async def _post_run(self, attempt: RolloutAttempt, agent: str) -> dict[str, Any]:
@@ -175,7 +176,7 @@ class Gym:
     def _target_of(self, row: Mapping[str, Any], agent: str | None) -> str:
         """The server that ``row`` is posted to: the environment server that it names, else its agent."""
         server = row.get(ENVIRONMENT_SERVER)
-        if server in self.client.server_names:
+        if server is not None and server in self.client.server_names:
             block = self.config.find(server) if self.config is not None else None
             if self.config is not None and block is not None and block.server_type != "environment_servers":
                 raise RowError(f"{ENVIRONMENT_SERVER}: {route_problem(block, self.config.servers)}")

@@ -18,18 +18,20 @@ class RolloutAttempt:
     """What a rollout is carried out with.
 
     ``row`` is the rollout's own shallow copy of the source's row, with ``_ng_rollout_id``; ``rollout_id`` is that id.
+    ``checked`` is what the stream's ``check_row`` returned for it.
 
     **Ownership**: the attempt belongs to its rollout and is forgotten with it.
     """
 
-    __slots__ = ("__weakref__", "delivery", "kept_row", "position", "pulled_at", "rollout_id", "row")
+    __slots__ = ("__weakref__", "checked", "delivery", "kept_row", "position", "pulled_at", "rollout_id", "row")
 
-    def __init__(self, row: dict[str, Any], rollout_id: str, position: int, pulled_at: float) -> None:
+    def __init__(self, row: dict[str, Any], rollout_id: str, position: int, pulled_at: float, checked: Any) -> None:
         self.kept_row = row  # becomes the outcome's; the rollout works on a copy, so it cannot take keys from it
         self.row = dict(row)
         self.rollout_id = rollout_id
         self.position = position
         self.pulled_at = pulled_at
+        self.checked = checked
         self.delivery = Delivery.NOT_STARTED
 
     def __repr__(self) -> str:

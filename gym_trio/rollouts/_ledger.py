@@ -13,7 +13,7 @@ from ._limits import DispatchBudget, Limits
 from ._outcomes import Completed, Drained, RolloutOutcome, Statistics, Unfinished
 from ._rows import ROLLOUT_ID_KEY, rollout_id
 
-CheckRow: TypeAlias = Callable[[dict[str, Any]], object]
+CheckRow: TypeAlias = Callable[[dict[str, Any]], Any]
 
 
 class Phase(enum.Enum):
@@ -133,14 +133,15 @@ class Ledger:
             raise RowError(f"a row must be a dict, not {type(row).__qualname__}", line=position + 1)
         name = rollout_id(row, position, self._id_prefix)
         kept = {**row, ROLLOUT_ID_KEY: name}
+        checked = None
         if self._check_row is not None:
             try:
-                self._check_row(kept)
+                checked = self._check_row(kept)
             except RowError as error:
                 if error.line is not None:
                     raise
                 raise RowError(str(error), source=error.source, line=position + 1) from error
-        return RolloutAttempt(kept, name, position, now)
+        return RolloutAttempt(kept, name, position, now, checked)
 
     def finish(self, attempt: RolloutAttempt, outcome: RolloutOutcome | None) -> None:
         """The attempt's task is over, with an outcome or without."""

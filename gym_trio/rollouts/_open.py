@@ -43,8 +43,9 @@ async def open_rollout_stream(
     of them, and 0 before), none is started again. The row that was pulled then becomes a `Drained`; so do the other
     rows of a source whose length is known. Any other source, which may be endless, is not pulled again.
 
-    ``check_row`` sees each row before it is started; what it raises counts as raised by the source. ``id_prefix``
-    begins the ids of rows that bring none and no indices, so that they differ from those of another stream.
+    ``check_row`` sees each row before it is started; what it raises counts as raised by the source, and what it returns
+    is the attempt's ``checked``. ``id_prefix`` begins the ids of rows that bring none and no indices, so that they
+    differ from those of another stream.
 
     **Cancellation**: leaving the block cancels what is in flight and waits for its tasks, in whatever way it is left.
 

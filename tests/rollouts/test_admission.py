@@ -211,6 +211,17 @@ async def test_check_row_is_asked_before_a_row_starts(rows: Rows, balanced: Call
     balanced(stream)
 
 
+async def test_what_check_row_returns_goes_with_the_attempt(rows: Rows) -> None:
+    """It is worked out once per row, for the check and for the run; without a check it is nothing."""
+
+    async def run(attempt: RolloutAttempt) -> Any:
+        return attempt.checked
+
+    for check, expected in ((lambda row: ("agent", row["i"]), [("agent", 0), ("agent", 1)]), (None, [None, None])):
+        async with open_rollout_stream(rows(2), run, max_concurrent=1, check_row=check) as stream:
+            assert [outcome.unwrap()[1] async for outcome in stream] == expected
+
+
 async def test_the_run_cannot_take_keys_from_the_outcomes_row(rows: Rows) -> None:
     """The rollout works on its own copy: the caller's dict and the outcome's row keep their keys."""
 
