@@ -21,6 +21,7 @@ from ._environment_agent import AgentOfEpisode, direct_access, mcp_access, param
 from ._failures import failure_of
 from ._server import Server
 from ._session_forms import EpisodeRequest, as_body, check_form
+from ._verdict import VERDICT_HEADER, whole_response
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -154,7 +155,8 @@ class EnvironmentServer(Server):
         episode.stage = Stage.VERIFICATION
         params = task.get("responses_create_params")
         body = {**task_data, "responses_create_params": params, "response": response}
-        verified = await self.call(resources, "/verify", body, resources_cookies, episode)
+        verdict = await self.call(resources, "/verify", body, resources_cookies, episode, headers={VERDICT_HEADER: "1"})
+        verified = whole_response(verdict, body)
         observations = agent.observations
         return verified if observations is None else {**verified, "ng_agent_observations": observations}
 
@@ -173,15 +175,22 @@ class EnvironmentServer(Server):
         return await self.call(resources, "/seed_session", body, cookies, episode)
 
     async def call(
-        self, server: str, path: str, body: Any, cookies: dict[str, str], episode: Episode, *, stage: str | None = None
+        self,
+        server: str,
+        path: str,
+        body: Any,
+        cookies: dict[str, str],
+        episode: Episode,
+        *,
+        stage: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """``POST path`` on another server, for ``episode`` and in its present stage.
 
         **Errors**: `RolloutFailure`.
         """
-        return await call_server(
-            self.client, server, path, body, cookies, episode.key, stage=episode.stage if stage is None else stage
-        )
+        where = episode.stage if stage is None else stage
+        return await call_server(self.client, server, path, body, cookies, episode.key, stage=where, headers=headers)
 
     def routes(self) -> list[BaseRoute]:
         return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,6 +12,7 @@ import trio
 
 from ..errors import Delivery, RolloutFailure, Stage
 from ._resource_sessions import KEY_HEADER, LAST_HEADER
+from ._verdict import VERDICT_HEADER, whole_response
 
 if TYPE_CHECKING:
     from ._agent import AgentServer
@@ -55,15 +56,19 @@ class EnvironmentLink:
         self._unheard = False
         return answer
 
-    def verify(self, body: Any) -> Coroutine[Any, Any, dict[str, Any]]:
-        """Ask for the verdict. Nothing but `close` follows: an environment with nothing to dispose of closes with it.
+    async def verify(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for the verdict: ``body``, the row with its response, and what the environment has to say of it.
+
+        Nothing but `close` follows: an environment with nothing to dispose of closes with it. And the row and the
+        response are here: an environment need not send them back, which may be all of a long conversation.
 
         **Errors**: `RolloutFailure` of stage ``verification``.
         """
-        headers = {LAST_HEADER: "1"}
-        return self.agent.call(
+        headers = {LAST_HEADER: "1", VERDICT_HEADER: "1"}
+        answer = await self.agent.call(
             self.server, "/verify", body, self.cookies, self.rollout_id, stage=Stage.VERIFICATION, headers=headers
         )
+        return whole_response(answer, body)
 
     async def close(self) -> None:
         """Close the session, if there is or may be one.

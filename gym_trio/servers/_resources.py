@@ -18,6 +18,7 @@ from ._resource_sessions import ResourceSessions
 from ._server import LIMIT_KEYS, Server
 from ._tool_calls import ToolCalls
 from ._tools import Tool, tools_of
+from ._verdict import VERDICT_HEADER, VERDICT_KEY
 from ._verifying import Verifying
 from ._worker_home import WorkerHome, open_worker_home
 from ._worker_pool import EnvironmentLimits
@@ -193,7 +194,9 @@ class ResourcesServer(Server):
     async def _verify(self, request: RequestBody) -> Mapping[str, Any]:
         if not isinstance(request.get("response"), (dict, Mapping)):
             raise RequestRefused(422, "verify needs the row's response, an object")
-        answer = dict(request)  # as it came, whatever the verifier makes of it
+        wants_verdict = request.header(VERDICT_HEADER) is not None
+        # Else the row too, as it came, whatever the verifier makes of it.
+        answer: dict[str, Any] = {VERDICT_KEY: True} if wants_verdict else dict(request)
         sessions = self.resource_sessions
         if sessions.is_named(request):
             with sessions.using(request) as session:

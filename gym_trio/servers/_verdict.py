@@ -9,8 +9,12 @@ from typing import Any
 
 from ..errors import FailureKind, RolloutFailure, Stage
 
-__all__ = ["finite_number", "verify_response"]
+__all__ = ["VERDICT_HEADER", "VERDICT_KEY", "finite_number", "verify_response", "whole_response"]
 
+# Sent with a verification by who has the row and the response, and needs only what the verifier has to say. An
+# environment that grants it says so under the key; one of other make passes the header over and answers with all.
+VERDICT_HEADER = "x-ng-verdict-only"
+VERDICT_KEY = "_ng_verdict_only"
 
 # Said of a rollout beside its named rewards; a flag among them is no reward of 1.
 BESIDE_REWARDS = ("mask_sample", "mask_reason", "failure_kind", "failure_reason")
@@ -30,6 +34,11 @@ def verify_response(answer: Any) -> dict[str, Any]:
             beside = {name: answer[name] for name in BESIDE_REWARDS if name in answer}
             return {**beside, "reward": _finite(sum(components.values())), "reward_components": components}
     return {"reward": _finite(answer)}
+
+
+def whole_response(answer: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The verify response to ``asked``, the row with its response, where ``answer`` may be the verdict alone."""
+    return {**asked, **answer} if answer.pop(VERDICT_KEY, False) else answer
 
 
 def finite_number(value: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""A session that holds nothing ends with the verification, and takes no request of its own."""
+"""The verification as an agent's last request: a session that holds nothing ends with it, and the answer is brief."""
 
 from __future__ import annotations
 
@@ -46,11 +46,20 @@ class Holding(Plain):
 
 
 class Other(Plain):
-    """An environment of other make: it does not know the header."""
+    """An environment of other make: it does not know the headers."""
 
     async def _verify(self, request: Any) -> Any:
-        request._headers = [pair for pair in request._headers if not pair[0].startswith(b"x-ng-session")]
+        request._headers = [pair for pair in request._headers if not pair[0].startswith((b"x-ng-session", b"x-ng-ver"))]
         return await super()._verify(request)
+
+
+class Selective(Other):
+    """One that does not send everything back, and changes what it was sent."""
+
+    async def _verify(self, request: Any) -> Any:
+        answer = dict(await super()._verify(request))
+        del answer["long"]
+        return {**answer, "response": {**answer["response"], "seen": True}}
 
 
 class Parts:
@@ -64,7 +73,9 @@ class Parts:
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
         self.asked.append(scope["path"])
+        await trio.lowlevel.checkpoint()
         await self.environment.app(scope, receive, send)
+        await trio.lowlevel.checkpoint()
 
 
 @asynccontextmanager
@@ -100,6 +111,39 @@ async def test_a_rollout(make: type[ResourcesServer], closes: list[str]) -> None
         assert parts.asked == ["/seed_session", "/verify", *closes]
         assert live(parts) == 0
         assert Holding.disposed == (make is Holding)
+
+
+async def test_the_result_is_the_same_whoever_has_the_row() -> None:
+    """An environment that knows the header sends its verdict alone; what it leaves out the agent has."""
+    results = []
+    for make in (Plain, Other):
+        async with open_parts(make) as parts:
+            result = (await parts.client.post("agent", "/run", json={**ROW, "long": "x" * 1000})).json()
+            assert result.pop("ng_perf")
+            results.append(result)
+    first, second = results
+    assert first == {**second, "response": {**second["response"], "created_at": first["response"]["created_at"]}}
+    assert list(first) == list(second)
+    assert (first["long"], first["reward"]) == ("x" * 1000, 1.0)
+    assert not any("verdict" in key for key in first)
+
+
+async def test_what_an_environment_leaves_out_or_changes_stays_so() -> None:
+    """One that answers with everything is taken at its word."""
+    async with open_parts(Selective) as parts:
+        result = (await parts.client.post("agent", "/run", json={**ROW, "long": "x" * 1000})).json()
+    assert "long" not in result
+    assert (result["reward"], result["response"]["seen"]) == (1.0, True)
+
+
+async def test_a_verdict_alone_is_sent_to_who_asks_for_it() -> None:
+    """To nobody else: other agents rely on the row and the response in the answer."""
+    async with open_parts(Plain) as parts:
+        body = {**ROW, "response": {"output": []}}
+        whole = await parts.client.post("env", "/verify", json=body)
+        assert whole.json() == {**body, "reward": 1.0}
+        brief = await parts.client.post("env", "/verify", json=body, headers={"x-ng-verdict-only": "1"})
+        assert brief.json() == {"_ng_verdict_only": True, "reward": 1.0}
 
 
 @pytest.mark.parametrize("make", [Plain, Holding, Other])
@@ -169,4 +213,4 @@ async def test_cancellation_at_every_step_leaves_no_session(cancel_at_step: Any,
             if not cancelling.scope.cancelled_caught:
                 break
             step += 1
-        assert step > 3
+        assert step > 5
