@@ -7,7 +7,7 @@ mapping that the caller passed, so that no part of a configuration depends on th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..errors import ConfigError
@@ -17,7 +17,7 @@ from ._names import suggestion
 MISSING = "???"
 _ENV = "${oc.env:"
 _REFERRED = re.compile(r"\$\{(?:oc\.select:)?\s*([A-Za-z_]\w*)")
-_LOST = re.compile(r"Interpolation key '([^']+)' not found")
+_LOST = re.compile(r"Interpolation key '([^']+)' not found|Missing mandatory value: (\S+)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -26,9 +26,9 @@ def referred_names(content: Any) -> set[str]:
     return {name for _, value in walk(content) if isinstance(value, str) for name in _REFERRED.findall(value)}
 
 
-def refuse_missing(content: Mapping[str, Any], layers: list[Layer]) -> None:
-    """**Errors**: `ConfigError` that names every value that is still ``???``."""
-    missing = [path for path, value in walk(content) if value == MISSING]
+def refuse_missing(content: Mapping[str, Any], layers: list[Layer], *, but: Collection[Path] = ()) -> None:
+    """**Errors**: `ConfigError` that names every value that is still ``???``, ``but`` those."""
+    missing = [path for path, value in walk(content) if value == MISSING and path not in but]
     if missing:
         first = dotted(missing[0])
         others = f" (and {', '.join(dotted(path) for path in missing[1:])})" if missing[1:] else ""
@@ -59,7 +59,7 @@ def interpolate(content: dict[str, Any], layers: list[Layer], env: Mapping[str, 
         lost = _LOST.search(str(error))
         if lost is None:
             raise ConfigError(str(error).splitlines()[0], file=file, key=key) from None
-        name = lost[1]
+        name = lost[1] or lost[2]
         raise ConfigError(
             f"refers to {name!r}, which is not set{suggestion(name, filled) if '.' not in name else ''}"
             f" (set it in env.yaml, or as ++{name}=VALUE)",

@@ -13,7 +13,7 @@ from ..errors import ConfigError
 from ._blocks import block_warnings, dangling_references, is_block, looks_like_servers, make_block, without_replaced
 from ._directives import apply_directives
 from ._files import INCLUDE_KEY, FileTree, Roots, read_yaml
-from ._interpolate import interpolate, referred_names, refuse_missing
+from ._interpolate import MISSING, interpolate, referred_names, refuse_missing
 from ._layers import Layer, Path, dotted, merge, origin, path_of
 from ._names import nearest, suggestion
 from ._overrides import COMMAND_LINE, Override, Verb, parse_override
@@ -46,8 +46,8 @@ def load_config(
     that name; two files that disagree so are an error. ``env_yaml=None`` reads the ``env.yaml`` of the working
     directory if there is one, a path reads that file, False reads none. ``env`` is the environment that
     ``${oc.env:...}`` and ``NEMO_GYM_EXTRA_ROOTS`` are looked up in; without it there is none. With ``whole=False`` a
-    server may lack a value (it is None then), or refer to a server that is not there: its error is in
-    `GymConfig.dangling`, for whoever wants that server.
+    server may lack a value (its settings are without that key then), or refer to a server that is not there: its error
+    is in `GymConfig.dangling`, for whoever wants that server.
 
     **Errors**: `ConfigError`, one line that names the file, the key's path and the nearest right name.
     """
@@ -150,32 +150,57 @@ def _filled(
     content: dict[str, Any], layers: list[Layer], env: Mapping[str, str], *, whole: bool
 ) -> tuple[dict[str, Any], dict[str, ConfigError]]:
     """Every value given and every ``${...}`` replaced; unless ``whole``, the errors of servers that lack one."""
+    if whole:
+        refuse_missing(content, layers)
+        return interpolate(content, layers, env), {}
     lacking: dict[str, ConfigError] = {}
+    # What a server lacks is missing until all is replaced: a ``${...}`` that comes upon it lacks its value too.
+    held: set[Path] = set()
     while True:
         try:
-            # One by one, an error names no other server's keys.
-            for part in [content] if whole else [{name: value} for name, value in content.items()]:
-                refuse_missing(part, layers)
-            return interpolate(content, layers, env), lacking
+            _refuse_missing_each(content, layers, held)
+            filled = interpolate(content, layers, env)
+            _refuse_missing_each(filled, layers, held)  # what came with all that a ``${...}`` stands for
+            break
         except ConfigError as error:
-            path = path_of(error.key or "")
-            if whole or not is_block(content.get(path[0])) or not _blank(content, path):
+            path = _hold(content, path_of(error.key or "")) if error.key else None
+            if path is None or path in held:
                 raise
+            held.add(path)
             lacking.setdefault(path[0], error)
+    for server, kind, implementation, *below in held:
+        bodies = filled[server][kind]
+        if below:
+            bodies[implementation].pop(below[0], None)  # two may have been missing in it
+        else:
+            bodies[implementation] = None
+    return filled, lacking
 
 
-def _blank(content: dict[str, Any], path: Path) -> bool:
-    """Put None at ``path``, if there is something."""
+def _refuse_missing_each(content: dict[str, Any], layers: list[Layer], held: set[Path]) -> None:
+    """One by one: an error names no other server's keys."""
+    for name, value in content.items():
+        refuse_missing({name: value}, layers, but=held)
+
+
+def _hold(content: dict[str, Any], path: Path) -> Path | None:
+    """Let the value at ``path`` be missing, or the text that stands for what it is a part of; where that is.
+
+    None when it belongs to no server's implementation, or its place cannot be told.
+    """
+    if not is_block(content.get(path[0])):
+        return None
     place: Any = content
-    for step in path[:-1]:
-        place = _enter(place, step.strip("[]"))
-    last: str | int = path[-1]
-    if isinstance(place, list):
-        last = int(path[-1].strip("[]"))
-    elif not isinstance(place, dict) or last not in place:
-        return False
-    found, place[last] = place[last], None
-    return found is not None
+    for depth, step in enumerate(path):
+        name: Any = int(step.strip("[]")) if isinstance(place, list) and step.strip("[]").isdecimal() else step
+        found = _enter(place, str(name))
+        if found is None:
+            return None
+        if depth == len(path) - 1 or isinstance(found, str):
+            place[name] = MISSING
+            return path[: depth + 1] if depth > 1 else None
+        place = found
+    return None
 
 
 def _enter(place: Any, step: str) -> Any:

@@ -314,3 +314,67 @@ def test_what_no_server_alone_lacks_is_refused_at_once(content: dict) -> None:
     """A run's own setting, and a value whose place cannot be told: an error, not a search without an end."""
     with pytest.raises(ConfigError):
         load_config(content, env_yaml=False, whole=False)
+
+
+LACKING = "policy.responses_api_models.scripted_model"
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "names"),
+    [
+        (f"${{{LACKING}.api_key}}", "k", f"{LACKING}.api_key"),
+        (f"x${{{LACKING}.api_key}}", "k", f"{LACKING}.api_key"),
+        (f"${{{LACKING}.limits[1].per}}", "k", f"{LACKING}.limits[1].per"),
+        ([{"deep": f"${{{LACKING}.limits[1].per}}"}], "k[0].deep", f"{LACKING}.limits[1].per"),
+        (f"${{{LACKING}}}", "k.api_key", "must be given"),
+        ([f"${{{LACKING}.limits}}"], "k[0][1].per", "must be given"),
+    ],
+)
+@pytest.mark.parametrize("missing", ["???", "${oc.env:NO_SUCH}", "${no_such}"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_refers_to_a_value_that_another_server_lacks_lacks_it_too(
+    value: object, key: str, names: str, missing: str, turned: bool
+) -> None:
+    """It is not None, nor a text with "None" in it; in whatever order the two stand."""
+    policy = {"responses_api_models": {"scripted_model": {"api_key": missing, "limits": [1, {"per": missing}]}}}
+    content = {
+        "policy": policy,
+        "env": {"resources_servers": {"mcqa": {"k": value, "port": 8001}}},
+    }
+    if turned:
+        content = dict(reversed(content.items()))
+    loaded = load_config(content, env_yaml=False, whole=False)
+    error = loaded.dangling["env"]
+    assert error.key == f"env.resources_servers.mcqa.{key}"
+    assert names in str(error) or "'no_such'" in str(error)
+    assert "\n" not in str(error)
+    assert dict(loaded.server("env").settings) == {"port": 8001}
+    assert dict(loaded.server("policy").settings) == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"datasets": "???"},
+        {"datasets": ["???", "???"]},
+        {"verified": "???", "num_workers": "${oc.env:NO_SUCH}", "domain": "${no_such}", "port": "???"},
+        {"k": ["${oc.env:NO_SUCH}", "${.[0]}"]},
+        "???",
+    ],
+)
+def test_a_value_that_a_server_lacks_has_no_wrong_type(body: object) -> None:
+    """Of the keys that every server may have: the others can be served, and it is told what it lacks."""
+    content = {"a": {"resources_servers": {"mcqa": body}}, "b": {"resources_servers": {"mcqa": {}}}}
+    loaded = load_config(content, env_yaml=False, whole=False)
+    assert set(loaded.dangling) == {"a"}
+    assert dict(loaded.server("a").settings) == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"a": [1], "a[7]": "???"}, {"a": [1], "a[b]": "???"}, {"a": [1], "a[-1]": "${no_such}"}, {"d": {1: "???"}}],
+)
+def test_a_key_that_looks_like_a_place_in_a_list_is_refused_like_any_other(body: dict) -> None:
+    """Not with an index that is out of range."""
+    with pytest.raises(ConfigError):
+        load_config({"a": {"resources_servers": {"mcqa": body}}}, env_yaml=False, whole=False)
