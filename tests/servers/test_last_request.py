@@ -72,6 +72,7 @@ class Parts:
         self.agent = AgentServer(name="agent", config=BLOCK, client=client)
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:
+        """A rollout can be cut before each request to the environment, and between what that does and its answer."""
         self.asked.append(scope["path"])
         await trio.lowlevel.checkpoint()
         await self.environment.app(scope, receive, send)
