@@ -233,6 +233,8 @@ class MemoryCall:
             if pair[0] not in _SERVERS_OWN:
                 pairs.append(pair)
             elif pair[0] == b"content-length":
+                if not pair[1].isdigit() or self._declared not in (None, int(pair[1])):
+                    raise ValueError(f"content-length: {pair[1]!r}")
                 self._declared = int(pair[1])
         self.status, self.raw_headers = int(status), tuple(pairs)
 

@@ -686,3 +686,14 @@ async def test_an_exchange_is_in_parts_where_somebody_may_look_at_them() -> None
     await ask(reads_through_another)
     await read(app)
     assert found == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize("lengths", [(b"5", b"6"), (b"6", b"5"), (b"-5",), (b"+5",), (b"5_0",), (b"",)])
+async def test_a_length_that_a_server_would_not_send_is_refused(lengths, caplog) -> None:
+    """Two that differ, and what is no number, as over a socket."""
+    headers = [(b"content-length", length) for length in lengths]
+    assert (await ask(answers(start(200, *headers), body(b"hello")))).status == 500
+    assert (await ask(at_once(200, headers, b"hello"))).status == 500
+    assert "content-length" in str(caplog.records[0].exc_info[1])
+    twice = [(b"content-length", b"5")] * 2
+    assert (await ask(at_once(200, twice, b"hello"))).body == b"hello"
