@@ -67,8 +67,9 @@ class _Lifespan:
                     self._enter(_Phase.FAILED, f"{type(exc).__name__}: {exc}")
                 else:
                     _log.debug("%s has no lifespan: %r", self._server, exc)
-        self._enter(_Phase.STOPPED if self.phase is _Phase.UP else _Phase.UNSUPPORTED)
-        self.ended.set()
+            finally:  # also where an interrupt was raised: its owner waits, shielded
+                self._enter(_Phase.STOPPED if self.phase is _Phase.UP else _Phase.UNSUPPORTED)
+                self.ended.set()
 
     async def _receive(self) -> Message:
         await trio.lowlevel.checkpoint()

@@ -197,3 +197,26 @@ async def test_what_gym_trio_raised_at_startup_is_told_without_a_traceback() -> 
         async with open_lifespan(Starlette(lifespan=broken), server="judge"):
             raise AssertionError
     assert str(caught.value) == "judge: startup failed: the child did not come up"
+
+
+@pytest.mark.parametrize("when", ["in the block", "at shutdown"])
+async def test_an_interrupt_in_a_lifespan_ends_the_block_at_once(autojump_clock, when: str) -> None:
+    """Whoever owns it does not wait for an end that has been."""
+    go = trio.Event()
+
+    async def app(scope, receive, send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        if when == "in the block":
+            await go.wait()
+        else:
+            await receive()
+        raise KeyboardInterrupt
+
+    began = trio.current_time()
+    with pytest.RaisesGroup(KeyboardInterrupt):
+        async with open_lifespan(app):
+            go.set()
+            if when == "in the block":
+                await trio.sleep_forever()
+    assert trio.current_time() == began
