@@ -7,7 +7,11 @@ from collections.abc import Awaitable, Callable
 from types import CoroutineType
 from typing import Any
 
+import trio
+
 __all__ = ["authored", "pending", "sparing"]
+
+_ENDS_MORE = (KeyboardInterrupt, trio.Cancelled, GeneratorExit)
 
 
 async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
@@ -19,7 +23,9 @@ async def authored(method: Callable[..., Any], *arguments: Any) -> Any:
     """
     try:
         return await pending(method(*arguments))
-    except (SystemExit, BaseExceptionGroup) as error:
+    except Exception:
+        raise
+    except BaseException as error:  # noqa: BLE001  what must end more than this is raised again
         made = sparing(error)
     raise made
 
@@ -36,18 +42,29 @@ async def _ready(value: Any) -> Any:
 
 
 def sparing(error: BaseException) -> Exception:
-    """``error`` as one that ends what was asked for alone: a `SystemExit`, also one in a group, as `RuntimeError`. It
-    would end the server and all other rollouts, for one request.
+    """``error`` as one that ends what was asked for alone. What is no `Exception`, also in a group, comes as a
+    `RuntimeError`: a `SystemExit`, a panic of a library in Rust, or asyncio's cancellation would end the server and all
+    other rollouts, for one request.
 
     **Errors**: ``error`` itself, when it must end more: an interrupt, a cancellation, a group with one of them.
     """
     if isinstance(error, Exception):
         return error
-    if isinstance(error, SystemExit):
-        made = RuntimeError(f"SystemExit: {error}")
-    elif isinstance(error, BaseExceptionGroup) and error.split((Exception, SystemExit))[1] is None:
-        made = RuntimeError(f"SystemExit, in a group: {error}")
-    else:
+    if isinstance(error, BaseExceptionGroup):
+        if error.split(_ENDS_MORE)[0] is not None:
+            raise error
+        made = RuntimeError(f"{_name_in(error)}, in a group: {error}")
+    elif isinstance(error, _ENDS_MORE):
         raise error
+    else:
+        made = RuntimeError(f"{type(error).__name__}: {error}")
     made.__cause__ = error
     return made
+
+
+def _name_in(group: BaseExceptionGroup[BaseException]) -> str:
+    """Of the first in ``group`` that is no `Exception`."""
+    leaf: BaseException = group
+    while isinstance(leaf, BaseExceptionGroup):
+        leaf = next(one for one in leaf.exceptions if not isinstance(one, Exception))
+    return type(leaf).__name__

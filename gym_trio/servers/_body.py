@@ -252,7 +252,7 @@ class JsonEndpoint:
             if type(answer) is Reply:
                 status, headers, answer = answer.status, answer.headers, answer.body
             content = answer if type(answer) is bytes else encode_json(answer)
-        except (Exception, SystemExit, BaseExceptionGroup) as raised:
+        except BaseException as raised:
             error = sparing(raised)
             if request is None and isinstance(error, errors.PeerDropped):
                 return
@@ -261,9 +261,9 @@ class JsonEndpoint:
             status, answer = self._error_answer(error)
             headers, content = _NO_HEADERS, encode_json(answer)
         changed = request.changed_cookies() if request is not None else None
+        headers = (JSON_CONTENT, *headers)
         if changed:
             headers += tuple([_cookie_header(name, value) for name, value in changed.items()])
-        headers = (JSON_CONTENT, *headers)
         if exchange is not None:
             exchange.answer(status, headers, content)
         else:

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 import attrs
 import trio
 
+from ._authored import sparing
+
 __all__ = ["Cleanup", "CleanupEntry"]
 
 logger = logging.getLogger("gym_trio.servers")
@@ -66,7 +68,8 @@ class Cleanup:
         with trio.move_on_after(seconds) as scope:
             try:
                 await entry.close()
-            except Exception as error:
+            except BaseException as raised:
+                error = sparing(raised)
                 logger.warning("%s: %s failed", self.name, entry.name, exc_info=error)
                 self.errors.append((entry.name, repr(error)))
         if scope.cancelled_caught:

@@ -14,6 +14,7 @@ import trio
 
 from ..config import InvalidSetting, finite_seconds, optional, positive_int, positive_seconds
 from ..errors import FailureKind, RolloutFailure, Stage, TransportError
+from ._authored import pending, sparing
 from ._body import Reply, RequestBody
 from ._calls import call_server
 from ._cleanup import Cleanup
@@ -121,11 +122,13 @@ class EnvironmentServer(Server):
         seconds = self.settings.default_episode_timeout_seconds
         try:
             with trio.move_on_after(seconds):
-                return await self.run_episode(episode)
+                result: dict[str, Any] = await pending(self.run_episode(episode))
+                return result
             raise RolloutFailure(FailureKind.AGENT_TIMEOUT, f"the episode's {seconds:g} s passed", stage=episode.stage)
         except RolloutFailure:
             raise
-        except Exception as error:
+        except BaseException as raised:
+            error = sparing(raised)
             logger.error("%s: episode %s raised", self.name, episode.key, exc_info=error)
             unexpected = failure_of(error, stage=episode.stage)
             unexpected.terminal = True

@@ -151,7 +151,7 @@ def _encoded(
             # A refusal goes back to the model and the rollout goes on, with what the tool has done until then.
             made = {"refused": [error.status, orjson.Fragment(orjson.dumps(error.detail, default=repr))], **changes()}
         return orjson.dumps(made, option=orjson.OPT_NON_STR_KEYS, default=encode_default)
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
+    except BaseException as error:
         logger.error("%s raised", what, exc_info=None if isinstance(error, RolloutFailure) else error)
         if os.getpid() != own:
             raise

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import trio
 
 from .. import errors
 from ..http import WholeExchange, whole_exchange
@@ -146,10 +145,8 @@ class ModelEndpoint:
             request.form, request.attempts = self._form, call.attempts
             call.begin(request)
             await (call.stream if request.get("stream") else call.answer)(request, send)
-        except trio.Cancelled:
+        except BaseException as raised:
             call.outcome = CallOutcome.CANCELLED
-            raise
-        except (Exception, SystemExit, BaseExceptionGroup) as raised:
             error = sparing(raised)
             if not isinstance(error, errors.GymError):
                 logger.error("model server %s: a call failed", self._server.name, exc_info=True)

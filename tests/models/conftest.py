@@ -127,6 +127,11 @@ async def open_model_server(
 
 
 @pytest.fixture
+def records() -> Records:
+    return Records()
+
+
+@pytest.fixture
 def open_vllm() -> Callable[..., Any]:
     """Opens a ``vllm_model`` in front of a fake back end."""
 

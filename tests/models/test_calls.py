@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import pytest
 import trio
+import trio.testing
 
 from gym_trio.errors import ConnectFailed, PeerDropped
-from gym_trio.servers import CallOutcome
+from gym_trio.http import MemoryTransport, Origin, Request
+from gym_trio.servers import CallOutcome, ModelServer
 
 ERROR = {"error": {"message": "no", "type": "t", "code": None}}
 
@@ -262,3 +265,42 @@ async def test_a_cancelled_wait_between_attempts_asks_no_more(open_vllm, autojum
         await trio.sleep(1000)
         assert len(model.back_end.asked) == 1
         assert model.records.calls[0].outcome is CallOutcome.CANCELLED
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("also_raises", [False, True])
+async def test_a_call_that_is_cancelled_among_tasks_of_its_own_is_a_cancelled_one(
+    streamed, also_raises, records
+) -> None:
+    """Its cancellation comes as a group, also with an error beside it; no such call has been completed."""
+
+    async def clean_up() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            if also_raises:
+                raise ValueError("while it cleaned up")
+
+    class Nurseries(ModelServer):
+        async def responses(self, request):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(clean_up)
+                nursery.start_soon(trio.sleep_forever)
+                await trio.sleep_forever()
+
+    server = Nurseries(name="model")
+    server.recorder = records
+    body = b'{"stream": true}' if streamed else b"{}"
+    request = Request("POST", Origin("http", "model", 80), b"/v1/responses", body=body)
+    async with trio.open_nursery() as nursery:
+        with pytest.RaisesGroup(ValueError, flatten_subgroups=True) if also_raises else contextlib.nullcontext():
+            with trio.CancelScope() as scope:
+                nursery.start_soon(cancel_when_blocked, scope)
+                await MemoryTransport(server.app).send(request)
+    (call,) = records.calls
+    assert (call.outcome, call.status) == (CallOutcome.CANCELLED, None)
+
+
+async def cancel_when_blocked(scope: trio.CancelScope) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    scope.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from fractions import Fraction
 from typing import Any
@@ -9,9 +10,19 @@ from typing import Any
 import attrs
 import pytest
 import trio
+import trio.lowlevel
 
 from gym_trio.errors import ConfigError, FailureKind, RequestRefused, RolloutFailure
-from gym_trio.servers import AgentServer, GymnasiumServer, ModelServer, RequestBody, ResourcesServer, tool, tools_of
+from gym_trio.servers import (
+    AgentServer,
+    EnvironmentServer,
+    GymnasiumServer,
+    ModelServer,
+    RequestBody,
+    ResourcesServer,
+    tool,
+    tools_of,
+)
 from gym_trio.servers._authored import authored
 from gym_trio.servers._failures import failure_of
 
@@ -121,6 +132,152 @@ async def test_a_system_exit_ends_one_rollout_and_not_the_server(open_servers: A
         assert "SystemExit" in failure["failure_reason"]
         assert failure["stage"] == {"seed": "seed", "verify": "verification"}.get(where, "agent")
         assert (await gym.client.post("env", "/verify", json={"response": {}})).json()["reward"] == 1.0
+
+
+class Panic(BaseException):
+    """As by what libraries in Rust raise."""
+
+
+class Awaited:
+    """Something to be awaited that is no coroutine."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __await__(self) -> Any:
+        yield from trio.lowlevel.checkpoint().__await__()  # noqa: ASYNC105
+        raise self._error
+
+
+class Foreign:
+    """Of another event loop."""
+
+    def __await__(self) -> Any:
+        yield "foreign"
+
+
+ENDS = {
+    "SystemExit": SystemExit(3),
+    "Panic": Panic("x"),
+    "CancelledError": asyncio.CancelledError(),
+    "Panic, in a group": BaseExceptionGroup("g", [ValueError(), BaseExceptionGroup("h", [Panic("x"), SystemExit(3)])]),
+}
+
+
+def ends(request: Any, where: str, plain: bool = False) -> Any:
+    """Raise what the ``request`` names, at once, or when it is awaited."""
+    if request.get("where") == where:
+        if request["what"] == "foreign":
+            if plain:
+                raise TypeError
+            return Foreign()
+        if plain:
+            raise ENDS[request["what"]]
+        return Awaited(ENDS[request["what"]])
+    return None
+
+
+class Ends(ResourcesServer):
+    async def create_session(self) -> dict[str, Any]:
+        return {}
+
+    def seed_session(self, session: Any, row: RequestBody) -> Any:  # type: ignore[override]
+        session["row"] = row
+        return ends(row, "seed")
+
+    def dispose_session(self, session: Any) -> Any:  # type: ignore[override]
+        return ends(session.get("row", {}), "close")
+
+    @tool
+    async def quit(self, session: Any) -> Any:
+        """On the loop."""
+        return await (ends(session["row"], "quit") or trio.sleep(0))  # noqa: ASYNC105, ASYNC115
+
+    @tool(isolated=False)
+    def quit_in_a_thread(self, session: Any) -> Any:
+        """Beside it."""
+        return ends(session["row"], "quit_in_a_thread", plain=True)
+
+    async def verify(self, session: Any, request: RequestBody) -> float:
+        ends(request, "verify", plain=True)
+        await (ends(request, "verify_awaits") or trio.sleep(0))  # noqa: ASYNC105, ASYNC115
+        return 1.0
+
+
+class EndsInThread(ResourcesServer):
+    verify_in_process = False
+
+    def verify(self, session: Any, request: RequestBody) -> Any:
+        ends(request, "thread", plain=True)
+        return ends(request, "after_thread") or 1.0
+
+
+class EndingAgent(AgentServer):
+    def run(self, request: RequestBody) -> Any:  # type: ignore[override]
+        return ends(request, "run") or {"reward": 1.0}
+
+    def responses(self, request: RequestBody) -> Any:  # type: ignore[override]
+        return ends(request, "responses", plain=True)
+
+
+class EndingModel(ModelServer):
+    def responses(self, request: Any) -> Any:  # type: ignore[override]
+        return ends(request, "model") or {"id": "r", "object": "response", "output": [], "model": "m"}
+
+
+class EndingEpisodes(EnvironmentServer):
+    def run_episode(self, episode: Any) -> Any:
+        async def undo() -> None:
+            raise Panic("undo")
+
+        episode.cleanup.register("first", undo)
+        episode.cleanup.register("second", undo)
+        return ends(episode.form.task.task_input, "episode")
+
+
+PLACES = [
+    *(("env", f"/{path}", path) for path in ("quit", "quit_in_a_thread")),
+    ("env", "/seed_session", "seed"),
+    ("env", "/close_session", "close"),
+    *(("env", "/verify", where) for where in ("verify", "verify_awaits")),
+    *(("threads", "/verify", where) for where in ("thread", "after_thread")),
+    ("agent", "/run", "run"),
+    ("agent", "/v1/responses", "responses"),
+    ("model", "/v1/responses", "model"),
+    ("episodes", "/run", "episode"),
+]
+
+
+@pytest.mark.parametrize("serve", ["memory", "sockets"])
+@pytest.mark.parametrize(("server", "path", "where"), PLACES)
+@pytest.mark.parametrize("what", [*ENDS, "foreign"])
+async def test_what_is_no_exception_ends_one_request_and_not_the_server(
+    open_servers: Any, serve: str, server: str, path: str, where: str, what: str
+) -> None:
+    """Raised by a plain method, by what it returned to be awaited, in a thread; the next request is answered."""
+    servers = (
+        (Ends, "env", {}),
+        (EndsInThread, "threads", {}),
+        (EndingAgent, "agent", {}),
+        (EndingModel, "model", {}),
+        (EndingEpisodes, "episodes", {}),
+    )
+    body: Any = {"where": where, "what": what, "response": {}}
+    async with open_servers(*servers, serve=serve) as gym:
+        cookies = {}
+        if path.startswith("/quit") or where == "close":
+            cookies = (await gym.client.post("env", "/seed_session", json=body)).cookies()
+        sent = {} if path.startswith("/quit") else body
+        if server == "episodes":
+            sent = {
+                "episode_id": {"rollout_id": "r", "attempt": 0},
+                "task": {"task_id": {"taskset": "t", "task_id": "1"}, "task_input": body},
+            }
+        answer = await gym.client.post(server, path, json=sent, cookies=cookies)
+        assert answer.status == (200 if server == "episodes" else 500)
+        assert ("TypeError" if what == "foreign" else what) in answer.text
+        judged = await gym.client.post("env", "/verify", json={"response": {}})
+        assert (judged.status, judged.json()["reward"]) == (200, 1.0)
 
 
 async def test_only_exits_become_errors() -> None:
