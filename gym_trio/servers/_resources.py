@@ -124,6 +124,9 @@ class ResourcesServer(Server):
         made from ``name`` and ``config``. Whatever it does there, hang, crash, take memory, fails its rollout alone.
         A class made inside a function is forked for each verification instead; what that leaves running ends with it.
         See `EnvironmentLimits` for the bounds, and `in_thread` for what blocks in an ``async def``.
+
+        The result's row is ``request`` as it came, and what is returned: keys that are set or deleted here do not show
+        in it. What is changed within a value, as within ``response``, does, but from a process.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define verify")
 

@@ -353,3 +353,45 @@ def test_verifiers_die_with_a_killed_server(tmp_path: Any) -> None:
         pid = first_pid(note)
         server.kill()
     assert gone([pid])
+
+
+def meddle(request: Any) -> float:
+    """Everything that a verifier can do to what it was given."""
+    request["new"] = 1
+    request["row"] = "changed"
+    del request["gone"]
+    request["response"]["within"] = True
+    request["response"] = {"other": True}
+    request["reward"] = 7
+    return 0.5
+
+
+class MeddlesOnTheLoop(ResourcesServer):
+    async def verify(self, session: Any, request: Any) -> float:
+        return meddle(request)
+
+
+class MeddlesInAThread(ResourcesServer):
+    verify_in_process = False
+
+    def verify(self, session: Any, request: Any) -> float:
+        return meddle(request)
+
+
+class MeddlesInAProcess(ResourcesServer):
+    def verify(self, session: Any, request: Any) -> float:
+        return meddle(request)
+
+
+@pytest.mark.parametrize("serve", ["memory", "sockets"])
+@pytest.mark.parametrize(
+    ("kind", "within"),
+    [(MeddlesOnTheLoop, {"within": True}), (MeddlesInAThread, {"within": True}), (MeddlesInAProcess, {})],
+)
+async def test_the_row_of_a_result_is_the_one_that_came(open_servers: Any, kind: Any, within: Any, serve: str) -> None:
+    """Whatever a verifier sets or deletes in it. Within a value it meddles with that value itself, but in a process."""
+    async with open_servers((kind, "env", {}), serve=serve) as gym:
+        for cookies in ({}, (await gym.client.post("env", "/seed_session", json={})).cookies()):
+            row = {"row": 1, "gone": 2, "response": {"a": 1}}
+            answer = await gym.client.post("env", "/verify", json=row, cookies=cookies)
+            assert answer.json() == {**row, "response": {"a": 1, **within}, "reward": 0.5}
