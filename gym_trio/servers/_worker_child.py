@@ -17,19 +17,32 @@ import signal
 import socket
 import struct
 import sys
+import types
 from typing import Any
 
 import orjson
 
 from ._jobs import Job
 
-__all__ = ["HEAD", "confine", "main", "serve_one"]
+__all__ = ["HEAD", "UNGUARDED", "LoadedMain", "confine", "main", "serve_one"]
 
 HEAD = struct.Struct("!QQ")  # the length of what follows it, and the question's number
+
+UNGUARDED = (
+    "the program's main module, loaded for its classes, runs servers: "
+    "what it does belongs under if __name__ == '__main__'"
+)
 
 _PR_SET_PDEATHSIG = 1
 
 logger = logging.getLogger("gym_trio.servers")
+
+
+class LoadedMain(types.ModuleType):
+    """A program's main module, loaded in a process of its servers. One that ran them again here would have no end."""
+
+    is_loading = True
+    runs_servers = False
 
 
 def main(descriptor: int) -> None:
@@ -151,5 +164,15 @@ def _find_module(name: str, file: str | None) -> Any:
         raise ImportError(f"the module {name} has no file to load it from")
     module = importlib.util.module_from_spec(spec)
     sys.modules[own] = sys.modules[name] = module
-    spec.loader.exec_module(module)
+    if name != "__main__":
+        spec.loader.exec_module(module)
+        return module
+    module.__class__ = LoadedMain
+    assert isinstance(module, LoadedMain)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        module.is_loading = False
+        if module.runs_servers:
+            raise ImportError(UNGUARDED)  # whatever it made of that
     return module

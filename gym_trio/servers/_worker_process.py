@@ -16,7 +16,7 @@ import trio
 
 from ._answers import UNREADABLE, read_answer
 from ._jobs import Job
-from ._worker_child import HEAD, confine, serve_one
+from ._worker_child import HEAD, UNGUARDED, LoadedMain, confine, serve_one
 from ._worker_home import WorkerFailed, WorkerHome
 
 if TYPE_CHECKING:
@@ -149,6 +149,10 @@ async def start_worker(server: Any, home: WorkerHome, memory_bytes: int) -> tupl
 
     **Errors**: `WorkerFailed` when there can be no process.
     """
+    program = sys.modules["__main__"]
+    if isinstance(program, LoadedMain) and program.is_loading:
+        program.runs_servers = True
+        raise WorkerFailed(f"was not started: {UNGUARDED}")
     cls = type(server)
     module = sys.modules.get(cls.__module__)
     made = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import pickle
 import socket
@@ -134,3 +135,37 @@ def test_a_server_that_goes_without_reading_ends_its_process_without_a_word() ->
         ours.recv(1, socket.MSG_PEEK)  # the process has answered, and reads on
     assert process.communicate(timeout=60)[1] == b""
     assert process.returncode == 0
+
+
+_UNGUARDED_PROGRAM = """
+import sys, trio
+from gym_trio.gym import open_gym_of
+from gym_trio.http import ServerClient
+from gym_trio.servers import ResourcesServer
+
+class Judges(ResourcesServer):
+    def verify(self, session, request):
+        return 1.0
+
+async def main():
+    client = ServerClient()
+    async with open_gym_of([Judges(name="env", client=client)], client) as gym:
+        answer = await client.post("env", "/verify", json={"response": {}})
+    print(answer.status, answer.text)
+    return answer.status
+
+status = trio.run(main)
+"""
+
+
+@pytest.mark.parametrize("then", ["", "assert status == 200", "sys.exit(status)"])
+def test_a_program_without_a_guard_is_told_so(tmp_path: pathlib.Path, then: str) -> None:
+    """Its process for a verifier runs it as well, and starts none that would run it once more."""
+    path = tmp_path / "program.py"
+    path.write_text(_UNGUARDED_PROGRAM + then)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environment, timeout=100)
+    answers = [line for line in (ran.stderr + ran.stdout).splitlines() if "500 {" in line]
+    assert len(answers) == 2
+    assert all("under if __name__ == '__main__'" in answer for answer in answers)
+    assert any("could not be set up: ImportError" in answer for answer in answers)
