@@ -122,7 +122,8 @@ class MemoryCall:
         return self._phase is _COMPLETE
 
     def response(self) -> Response:
-        self.check_complete()
+        if self._phase is not _COMPLETE or self._source_failure is not None:
+            self.check_complete()
         return Response(self.status, self.raw_headers, b"".join(self._chunks))
 
     def check_complete(self) -> None:
@@ -142,7 +143,7 @@ class MemoryCall:
         if phase <= self._phase:
             raise RuntimeError(f"a response that is {self._phase.name} cannot become {phase.name}")
         self._phase = phase
-        if phase >= _COMPLETE and self._over is not None:
+        if self._over is not None and phase >= _COMPLETE:
             self._over.set()
 
     # The app's side
@@ -203,6 +204,8 @@ class MemoryCall:
                 body = _as_bytes(body)
             more = message.get("more_body", False)
             self._admit(len(body), more)
+            if phase is _HELD:
+                self._enter(_BEGUN)
             if body and not self._bodiless:
                 if self._writer is None:
                     self._chunks.append(body)
@@ -264,13 +267,11 @@ class MemoryCall:
             if self._max_body_bytes is not None and size > self._max_body_bytes:
                 self._enter(_REFUSED)
                 raise ConnectionResetError("the client has gone")
-            if declared is not None and (size > declared or (size < declared and not more)):
+            if size != declared and declared is not None and (size > declared or not more):
                 raise RuntimeError("the response body is not as long as its content-length says")
             self._size = size
-        if begins:
-            if declared is not None:
-                self.raw_headers += ((b"content-length", b"%d" % declared),)
-            self._enter(_BEGUN)
+        if begins and declared is not None:
+            self.raw_headers += ((b"content-length", b"%d" % declared),)
 
 
 def whole_exchange(receive: Receive, send: Send) -> WholeExchange | None:
@@ -318,16 +319,12 @@ class StreamedCall(MemoryCall):
             self.begun.set()
             self._writer.close()
 
-    def _admit(self, added: int, more: bool) -> None:
-        super()._admit(added, more)
-        self.begun.set()
-
     def _enter(self, phase: _Phase) -> None:
         super()._enter(phase)
-        if phase is _COMPLETE:
+        if phase >= _BEGUN:
             self.begun.set()
-            if not self._chunks:
-                self._writer.close()
+        if phase is _COMPLETE and not self._chunks:
+            self._writer.close()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
