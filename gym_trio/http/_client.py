@@ -242,4 +242,4 @@ def _encode_json(value: Any) -> bytes:
         except (TypeError, ValueError, RecursionError):
             raise UsageError(f"the body cannot be written as JSON: {exc}") from exc
     # orjson's result keeps its whole work buffer, 8 KiB at least; a request may wait for minutes with its body.
-    return memoryview(encoded).tobytes() if len(encoded) < _COMPACT_BYTES else encoded
+    return b"%b" % encoded if len(encoded) < _COMPACT_BYTES else encoded
