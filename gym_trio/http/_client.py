@@ -7,7 +7,7 @@ import logging
 import string
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 import attrs
@@ -84,7 +84,7 @@ class ServerClient:
 
     def base_url(self, server: str) -> str:
         """Where ``server`` is, without a slash at the end. **Errors**: `UsageError` for a name that is not known."""
-        found = self._find(server)
+        found = self._servers.get(server) or self._unknown(server)
         return f"{found.origin}{found.prefix.decode('ascii')}"
 
     async def post(
@@ -104,7 +104,7 @@ class ServerClient:
         With an ``idempotency_key``, which goes into the header of that name, the server is trusted to act once on
         what it gets twice.
         """
-        found = self._find(server)
+        found = self._servers.get(server) or self._unknown(server)
         if idempotency_key is not None:
             headers = {**(headers or {}), "idempotency-key": idempotency_key}
         request = self._request(found, "POST", path, json, content, headers, cookies, on_sent)
@@ -141,7 +141,7 @@ class ServerClient:
         cookies: Mapping[str, str] | None = None,
     ) -> Response:
         """GET, and wait for the whole response."""
-        found = self._find(server)
+        found = self._servers.get(server) or self._unknown(server)
         request = self._request(found, "GET", path, _MISSING, None, headers, cookies, None)
         response = await found.transport.send(request)
         response.server = server
@@ -160,16 +160,13 @@ class ServerClient:
         on_sent: Callable[[], None] | None = None,
     ) -> AbstractAsyncContextManager[StreamedResponse]:
         """Send a request; inside the block the response's head is there and its body can be iterated."""
-        found = self._find(server)
+        found = self._servers.get(server) or self._unknown(server)
         request = self._request(found, method, path, json, content, headers, cookies, on_sent)
         return found.transport.stream(request)
 
-    def _find(self, server: str) -> _Server:
-        try:
-            return self._servers[server]
-        except KeyError:
-            known = ", ".join(sorted(self._servers)) or "none"
-            raise UsageError(f"no server is named {server!r}; known: {known}") from None
+    def _unknown(self, server: str) -> NoReturn:
+        known = ", ".join(sorted(self._servers)) or "none"
+        raise UsageError(f"no server is named {server!r}; known: {known}")
 
     def _request(
         self,
