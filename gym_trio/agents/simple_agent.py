@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 import attrs
+import trio
 
 from ..config import finite_seconds, optional, positive_int
 from ..errors import FailureKind, RolloutFailure, Stage
 from ..servers import (
     AgentServer,
+    LoopEnd,
     McpTools,
     RemoteTool,
     RequestBody,
@@ -20,10 +22,11 @@ from ..servers import (
     mcp_accesses_of,
     open_mcp_accesses,
     tool_loop,
-    within,
 )
 
 __all__ = ["SimpleAgent", "SimpleAgentSettings"]
+
+T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -58,18 +61,19 @@ class SimpleAgent(AgentServer):
     settings_type = SimpleAgentSettings
     tool_access_kinds = ("direct_http", "mcp")
 
-    async def responses(self, request: RequestBody) -> Mapping[str, Any]:
+    def responses(self, request: RequestBody) -> Coroutine[Any, Any, Mapping[str, Any]]:
         limit = self.settings.total_timeout_seconds
-        with within(limit):
-            accesses = mcp_accesses_of(request.agent_session)
-            if not accesses:
-                return await self._converse(request, {})
-            async with open_mcp_accesses(accesses) as opened:
-                return await self._converse(request, _offer(request, opened))
-        raise _timed_out(f"the agent's {limit:g} s passed (total_timeout_seconds)")
+        return _within(limit, self._respond(request), "the agent's %g s passed (total_timeout_seconds)")
 
-    async def _converse(self, request: RequestBody, others: Mapping[str, RemoteTool]) -> Mapping[str, Any]:
-        end = await tool_loop(
+    async def _respond(self, request: RequestBody) -> Mapping[str, Any]:
+        accesses = mcp_accesses_of(request.agent_session)
+        if not accesses:
+            return (await self._converse(request, {})).response()
+        async with open_mcp_accesses(accesses) as opened:
+            return (await self._converse(request, _offer(request, opened))).response()
+
+    def _converse(self, request: RequestBody, others: Mapping[str, RemoteTool]) -> Awaitable[LoopEnd]:
+        return tool_loop(
             functools.partial(self._step, request),
             ToolCaller(self, request, tool_timeout_seconds=self.settings.tool_timeout_seconds, others=others),
             input_items(request.get("input")),
@@ -77,13 +81,11 @@ class SimpleAgent(AgentServer):
             max_steps=self.settings.max_steps,
             stages=request.stages,
         )
-        return end.response()
 
-    async def _step(self, request: RequestBody, items: list[Any]) -> dict[str, Any]:
+    def _step(self, request: RequestBody, items: list[Any]) -> Awaitable[dict[str, Any]]:
         limit = self.settings.step_timeout_seconds
-        with within(limit):
-            return await self.call_model({**request, "input": items}, rollout_id=request.rollout_id)
-        raise _timed_out(f"a model call's {limit:g} s passed (step_timeout_seconds)")
+        asked = self.call_model({**request, "input": items}, rollout_id=request.rollout_id)
+        return _within(limit, asked, "a model call's %g s passed (step_timeout_seconds)")
 
 
 def _offer(request: RequestBody, opened: Sequence[McpTools]) -> dict[str, RemoteTool]:
@@ -102,5 +104,12 @@ def _offer(request: RequestBody, opened: Sequence[McpTools]) -> dict[str, Remote
     return others
 
 
-def _timed_out(message: str) -> RolloutFailure:
-    return RolloutFailure(FailureKind.AGENT_TIMEOUT, message, stage=Stage.AGENT)
+def _within(seconds: float | None, call: Coroutine[Any, Any, T], late: str) -> Coroutine[Any, Any, T]:
+    """``call``, bounded where there is a bound. Without one nothing waits around it as long as the rollout does."""
+    return call if seconds is None else _bounded(seconds, call, late)
+
+
+async def _bounded(seconds: float, call: Awaitable[T], late: str) -> T:
+    with trio.move_on_after(seconds):
+        return await call
+    raise RolloutFailure(FailureKind.AGENT_TIMEOUT, late % seconds, stage=Stage.AGENT)

@@ -12,7 +12,6 @@ from ..errors import FailureKind, ResponseError, RolloutFailure, Stage, Transpor
 from ._body import RequestBody
 from ._failures import failure_of
 from ._tools import NO_TOOLS
-from ._within import within
 
 if TYPE_CHECKING:
     from ._agent import AgentServer
@@ -84,7 +83,9 @@ class ToolCaller:
             text = _error(f"there is no tool {str(name)[:100]!r}")
         else:
             with self._request.stages.tool_call(call.get("call_id")):
-                text = await self._bounded(name, arguments)
+                other = self._others.get(name)
+                called = self._post(name, arguments) if other is None else other(arguments)
+                text = await (called if self._seconds is None else self._bounded(name, called, self._seconds))
         return {"type": "function_call_output", "call_id": call.get("call_id"), "output": text}
 
     def _may_call(self, name: str) -> bool:
@@ -93,13 +94,12 @@ class ToolCaller:
         plain = name.replace("_", "").replace("-", "").replace(".", "")
         return plain.isascii() and plain.isalnum() and name not in NO_TOOLS
 
-    async def _bounded(self, name: str, arguments: dict[str, Any]) -> str:
-        with within(self._seconds):
-            other = self._others.get(name)
-            return await (self._post(name, arguments) if other is None else other(arguments))
+    async def _bounded(self, name: str, called: Awaitable[str], seconds: float) -> str:
+        with trio.move_on_after(seconds):
+            return await called
         raise RolloutFailure(
             FailureKind.AGENT_TIMEOUT,
-            f"the tool {name[:100]} took over {self._seconds:g} s (tool_timeout_seconds)",
+            f"the tool {name[:100]} took over {seconds:g} s (tool_timeout_seconds)",
             stage=Stage.AGENT,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ __all__ = ["EnvironmentLink"]
 
 logger = logging.getLogger("gym_trio.servers")
 
+SEED, VERIFICATION = Stage.SEED, Stage.VERIFICATION  # up to Python 3.11 looking one up costs as much as a call
+
 
 @attrs.define
 class EnvironmentLink:
@@ -36,7 +38,7 @@ class EnvironmentLink:
     server: str
     rollout_id: str | None
     cookies: dict[str, str] = attrs.field(factory=dict)
-    _key: str = attrs.field(factory=lambda: secrets.token_urlsafe(18))
+    _key: str = attrs.field(factory=lambda: os.urandom(18).hex())  # cannot be guessed
     _unheard: bool = False  # it may have been opened, and its answer has not come
 
     async def open(self, path: str, body: Any) -> dict[str, Any]:
@@ -48,7 +50,7 @@ class EnvironmentLink:
         headers = {KEY_HEADER: self._key}
         try:
             answer = await self.agent.call(
-                self.server, path, body, self.cookies, self.rollout_id, stage=Stage.SEED, headers=headers
+                self.server, path, body, self.cookies, self.rollout_id, stage=SEED, headers=headers
             )
         except RolloutFailure as failure:
             self._unheard = failure.status is None and failure.delivery is Delivery.POSSIBLY_DELIVERED
@@ -66,7 +68,7 @@ class EnvironmentLink:
         """
         headers = {LAST_HEADER: "1", VERDICT_HEADER: "1"}
         answer = await self.agent.call(
-            self.server, "/verify", body, self.cookies, self.rollout_id, stage=Stage.VERIFICATION, headers=headers
+            self.server, "/verify", body, self.cookies, self.rollout_id, stage=VERIFICATION, headers=headers
         )
         return whole_response(answer, body)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from ..errors import FailureKind, MissingExtraError, RequestRefused, RolloutFailure, Stage
+from ._authored import authored
 from ._body import Receive, Scope, Send, send_json
 from ._failures import failure_of, failure_to_wire
 from ._signed_cookie import SignedCookie
@@ -120,14 +121,14 @@ class McpExposure:
         session = context.request.scope["gym_trio.session"]
         try:
             tool = self._server.find_tool(params.name)
-            reply = await self._server.tool_calls.call(tool, session, params.arguments or {})
+            encoded = await authored(self._server.tool_calls.call, tool, session, params.arguments or {})
         except RequestRefused as refused:
             return self._result(orjson.dumps({"detail": refused.detail}, default=repr), is_error=True)
         except RolloutFailure as failure:
             return self._broken(failure)
         except Exception as error:  # noqa: BLE001  it goes to the caller, typed, as from the tool's own route
             return self._broken(failure_of(error, kind=FailureKind.AGENT_RUN_ERROR, stage=Stage.AGENT))
-        return self._result(reply.body)
+        return self._result(encoded)
 
     def _broken(self, failure: RolloutFailure) -> Any:
         form = failure_to_wire(failure)[1]

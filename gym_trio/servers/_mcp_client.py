@@ -126,6 +126,8 @@ async def open_mcp_accesses(
 
 def mcp_accesses_of(session: Any) -> list[Mapping[str, Any]]:
     """The accesses of kind ``mcp`` in an agent session's seed, without those to tools that it has directly too."""
+    if session is None:
+        return []
     found = session.get("tool_accesses") if isinstance(session, Mapping) else None
     accesses = [one for one in found or () if isinstance(one, Mapping)]
     direct = [one["base_url"].rstrip("/") + "/" for one in accesses if one.get("kind") == "direct_http"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 __all__ = ["ModelServer"]
+
+Headers = Iterable[tuple[bytes, bytes]]
 
 logger = logging.getLogger("gym_trio.servers")
 
@@ -141,7 +143,7 @@ class ModelEndpoint:
             except errors.PeerDropped:
                 return
         try:
-            request = ModelRequest(_parse(content), headers=scope["headers"], path_params=scope.get("path_params"))
+            request = ModelRequest(_parse(content), scope["headers"], scope.get("path_params"))
             request.form, request.attempts = self._form, call.attempts
             call.begin(request)
             await (call.stream if request.get("stream") else call.answer)(request, send)
@@ -158,17 +160,18 @@ class ModelEndpoint:
 class _Call:
     """One call on its way through the endpoint, and what its record will say."""
 
+    request: ModelRequest | None = None
+    outcome = CallOutcome.COMPLETED
+    _response: dict[str, Any] | None = None
+    _status: int | None = None
+    _error: str | None = None
+    _first_byte: float | None = None
+
     def __init__(self, server: ModelServer, form: str, exchange: WholeExchange | None) -> None:
         self._server = server
         self._form = form
         self._exchange = exchange
-        self.request: ModelRequest | None = None
         self.attempts: list[Any] = []
-        self.outcome = CallOutcome.COMPLETED
-        self._response: dict[str, Any] | None = None
-        self._status: int | None = None
-        self._error: str | None = None
-        self._first_byte: float | None = None
         self._wall = time.time()
         self._start = time.perf_counter()
 
@@ -181,7 +184,7 @@ class _Call:
         whole = await self._server.answer(request)
         content = orjson_bytes(whole)
         self._response = whole if isinstance(whole, dict) else dict(whole)
-        await self._send_whole(send, 200, [JSON_CONTENT], content)
+        await self._send_whole(send, 200, (JSON_CONTENT,), content)
 
     async def stream(self, request: ModelRequest, send: Send) -> None:
         async with self._server.stream(request) as pieces:
@@ -205,7 +208,7 @@ class _Call:
         self._status = status
         self._first_byte = time.perf_counter() - self._start
 
-    async def _send_whole(self, send: Send, status: int, headers: list[tuple[bytes, bytes]], content: bytes) -> None:
+    async def _send_whole(self, send: Send, status: int, headers: Headers, content: bytes) -> None:
         self._begin(status)
         if self._exchange is not None:
             self._exchange.answer(status, headers, content)

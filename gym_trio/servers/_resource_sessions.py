@@ -56,6 +56,12 @@ def _drawn_key(request: RequestBody) -> str | None:
     return key if key is not None and _KEY.fullmatch(key) else None
 
 
+def _answer_of(seeded: Any) -> dict[str, Any]:
+    if seeded is not None and not isinstance(seeded, Mapping):
+        raise TypeError(f"seed_session returned {seeded!r:.200}, which is neither None nor an object")
+    return dict(seeded or {})
+
+
 class ResourceSessions:
     """The session routes of one environment server, over the server's registry."""
 
@@ -75,19 +81,13 @@ class ResourceSessions:
     async def _seed_plain(self, request: RequestBody) -> dict[str, Any]:
         session_id, state = await self._open_plain(_drawn_key(request))
         try:
-            answer = await self._prepare(state, request)
+            answer = _answer_of(await pending(self._server.seed_session(state, request)))
         except BaseException:
             # Nobody has learnt the id: the session must end here. The registry closes it, whatever cut this task.
             self._server.sessions.release_soon(session_id)
             raise
         request.cookies[COOKIE] = self._cookie.sign(session_id)
         return {**answer, "mcp": self._server.mcp.access(session_id)} if self._server.mcp else answer
-
-    async def _prepare(self, state: Any, row: RequestBody) -> dict[str, Any]:
-        answer = await pending(self._server.seed_session(state, row))
-        if answer is not None and not isinstance(answer, Mapping):
-            raise TypeError(f"seed_session returned {answer!r:.200}, which is neither None nor an object")
-        return dict(answer or {})
 
     async def _open_plain(self, drawn: str | None = None) -> tuple[str, Any]:
         registry = self._server.sessions
@@ -123,7 +123,7 @@ class ResourceSessions:
         async def open_session() -> ResourceSession:
             session = ResourceSession(await authored(self._server.create_session))
             try:
-                session.answer = await authored(self._prepare, session.state, row)
+                session.answer = _answer_of(await authored(self._server.seed_session, session.state, row))
             except (Exception, trio.Cancelled) as error:
                 raise SessionSetupError(session) from error
             return session
@@ -160,16 +160,22 @@ class ResourceSessions:
             raise RequestRefused(409, _DETAILS[ConflictReason.UNKNOWN])
         return self.using_id(session_id)
 
+    def id_of(self, request: RequestBody) -> str | None:
+        """The id of the request's session; None without a cookie.
+
+        **Errors**: `RequestRefused` (409) when the cookie names none.
+        """
+        session_id = self._named_by(request)
+        if session_id is None and COOKIE in request.sent_cookies:
+            raise RequestRefused(409, _DETAILS[ConflictReason.UNKNOWN])
+        return session_id
+
     def using_id(self, session_id: str) -> SessionUse[ResourceSession]:
         """As `using`, for a session that is known by its id."""
         try:
             return self._server.sessions.using(session_id)
         except SessionConflict as error:
             raise RequestRefused(409, _DETAILS[error.reason]) from None
-
-    def is_named(self, request: RequestBody) -> bool:
-        """Whether the request has a session cookie, of whatever value."""
-        return COOKIE in request.sent_cookies
 
     @contextlib.asynccontextmanager
     async def passing(self) -> AsyncIterator[Any]:
@@ -205,16 +211,14 @@ class ResourceSessions:
         if session_id is not None:
             await self._server.sessions.release(session_id)
 
-    def end_with(self, request: RequestBody) -> None:
+    def end_with(self, request: RequestBody, session_id: str) -> None:
         """End the session of a ``request`` that says it is the last, if nothing has to be disposed of.
 
         The answer takes the cookie back, which tells the agent that it need not ask for the close: one request of a
         rollout less. A session with something to dispose of is left to that: its close may take long, and can fail.
         """
-        if request.header(LAST_HEADER) is not None:
-            session_id = self._named_by(request)
-            if session_id is not None and self._server.sessions.release_nowait(session_id):
-                request.cookies[COOKIE] = ""
+        if request.header(LAST_HEADER) is not None and self._server.sessions.release_nowait(session_id):
+            request.cookies[COOKIE] = ""
 
     async def close(self, request: RequestBody) -> dict[str, Any]:
         """Dispose of the session; closing twice is no error."""

@@ -201,10 +201,11 @@ class ResourcesServer(Server):
         # Else the row too, as it came, whatever the verifier makes of it.
         answer: dict[str, Any] = {VERDICT_KEY: True} if wants_verdict else dict(request)
         sessions = self.resource_sessions
-        if sessions.is_named(request):
-            with sessions.using(request) as session:
+        session_id = sessions.id_of(request)
+        if session_id is not None:
+            with sessions.using_id(session_id) as session:
                 answer |= await self.verifying.verdict(session.state, request)
-            sessions.end_with(request)
+            sessions.end_with(request, session_id)
         else:
             async with sessions.passing() as state:
                 answer |= await self.verifying.verdict(state, request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import NoneType
 from typing import Any
 
 import orjson
@@ -35,17 +36,15 @@ def reply_items(reply: Mapping[str, Any], server: str) -> list[dict[str, Any]]:
     **Errors**: `RolloutFailure` (stage ``agent``) that names ``server`` when it is no list of objects.
     """
     items = reply.get("output")
-    if isinstance(items, list) and all(isinstance(item, dict) and _is_name(item.get("type")) for item in items):
+    if isinstance(items, list) and all(
+        [isinstance(item, dict) and isinstance(item.get("type"), (str, NoneType)) for item in items]
+    ):
         return items
     raise RolloutFailure(
         FailureKind.AGENT_RUN_ERROR,
         f"{server} answered with no list of output items: {items!r:.200}",
         stage=Stage.AGENT,
     )
-
-
-def _is_name(value: Any) -> bool:
-    return value is None or isinstance(value, str)
 
 
 def add_usage(total: Mapping[str, Any] | None, more: Any) -> dict[str, Any] | None:

@@ -82,7 +82,7 @@ class Server:
             return None
         return structure(self.settings_type, self.config, key=self.name, ignore=COMMON_KEYS)
 
-    @property
+    @functools.cached_property
     def client(self) -> ServerClient:
         """The client that reaches the other servers.
 

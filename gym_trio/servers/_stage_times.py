@@ -32,7 +32,10 @@ class StageTimes:
 
     def measure(self, stage: str) -> AbstractContextManager[None]:
         """Count the block's time for ``stage``, however the block ends. It is a span of that name too."""
-        return _Measured(self, stage)
+        measured = _Measured()
+        measured.times, measured.stage = self, stage
+        measured.span = telemetry.span(stage) if telemetry.is_used() else None
+        return measured
 
     def tool_call(self, call_id: Any) -> AbstractContextManager[None]:
         """Record the block as the tool call of that id, however it ends."""
@@ -44,32 +47,34 @@ class StageTimes:
 
 
 class _Measured:
-    """A block in one stage. A class, because a rollout waits for its model inside of one: it is two objects of many."""
+    """A block in one stage. A class, because a rollout waits for its model inside of one: it is two objects of many.
 
-    __slots__ = ("_outer", "_span", "_stage", "_started", "_times")
+    Its maker fills it in: an ``__init__`` would cost as much as entering it does.
+    """
 
-    def __init__(self, times: StageTimes, stage: str) -> None:
-        self._times = times
-        self._stage = stage
-        self._span = telemetry.span(stage) if telemetry.is_used() else None
+    __slots__ = ("_outer", "_started", "span", "stage", "times")
+
+    times: StageTimes
+    stage: str
+    span: AbstractContextManager[None] | None
 
     def __enter__(self) -> None:
-        times = self._times
+        times = self.times
         self._started = times.now()
-        self._outer, times.stage = times.stage, self._stage
-        if self._span is not None:
-            self._span.__enter__()
+        self._outer, times.stage = times.stage, self.stage
+        if self.span is not None:
+            self.span.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        times = self._times
+        times = self.times
         try:
-            if self._span is not None:
-                self._span.__exit__(kind, error, traceback)
+            if self.span is not None:
+                self.span.__exit__(kind, error, traceback)
         finally:
             times.stage = self._outer
-            times.seconds[self._stage] = times.seconds.get(self._stage, 0.0) + (times.now() - self._started)
+            times.seconds[self.stage] = times.seconds.get(self.stage, 0.0) + (times.now() - self._started)
 
 
 class _ToolCall:

@@ -14,8 +14,7 @@ import trio
 from ..errors import FailureKind, RolloutFailure, Stage
 from ..threads import Threads
 from ._answers import job_answer
-from ._authored import authored
-from ._body import Reply
+from ._authored import pending
 from ._jobs import ToolUse
 from ._session_state import state_from
 from ._tool_answer import encoded_answer
@@ -78,8 +77,9 @@ class ToolCalls:
         seconds = limits.tool_timeout_seconds or PROCESS_SECONDS
         return WorkerPool(self._server, limits.tool_processes, limits.tool_memory_bytes, seconds)
 
-    def call(self, tool: Tool, session: Any, sent: Mapping[str, Any]) -> Awaitable[Reply]:
-        """Run ``tool`` in ``session`` with the arguments that a model ``sent``, which are checked in this call.
+    def call(self, tool: Tool, session: Any, sent: Mapping[str, Any]) -> Awaitable[bytes]:
+        """What ``tool`` answers in ``session``, as JSON, to the arguments that a model ``sent``; they are checked in
+        this call.
 
         **Cancellation**: passes through; it kills the process of an isolated tool, and leaves a thread behind.
 
@@ -93,7 +93,7 @@ class ToolCalls:
 
     async def _call_in_turn(
         self, tool: Tool, session: Any, sent: Mapping[str, Any], arguments: Mapping[str, Any]
-    ) -> Reply:
+    ) -> bytes:
         async with self._turn(session, alone=tool.isolated):
             if tool.isolated:
                 return await self._call_isolated(tool, session, sent)
@@ -111,22 +111,22 @@ class ToolCalls:
             if not turns.callers:
                 del self._turns[id(session)]
 
-    async def _call_here(self, tool: Tool, session: Any, arguments: Mapping[str, Any]) -> Reply:
+    async def _call_here(self, tool: Tool, session: Any, arguments: Mapping[str, Any]) -> bytes:
         server = self._server
         seconds = server.limits.tool_timeout_seconds or LOOP_SECONDS
-        with trio.move_on_after(seconds):
-            call = functools.partial(tool.method, server, session, **arguments)
-            if not tool.is_async:
-                call = functools.partial(self._threads.run, call)
-            found = await authored(call)
-            return Reply(encoded_answer(server.name, tool, found))
+        with trio.CancelScope(relative_deadline=seconds):
+            if tool.is_async:
+                found = await pending(tool.method(server, session, **arguments))
+            else:
+                found = await self._threads.run(functools.partial(tool.method, server, session, **arguments))
+            return encoded_answer(server.name, tool, found)
         raise RolloutFailure(
             FailureKind.AGENT_TIMEOUT,
             f"{server.name}: the tool {tool.name} took over {seconds:g} s (tool_timeout_seconds)",
             stage=Stage.AGENT,
         )
 
-    async def _call_isolated(self, tool: Tool, session: Any, sent: Mapping[str, Any]) -> Reply:
+    async def _call_isolated(self, tool: Tool, session: Any, sent: Mapping[str, Any]) -> bytes:
         job = ToolUse(session, tool.name, dict(sent), self._server.name)
         answer = await self._pool.carry_out(job)
         if "state" in answer:
@@ -134,7 +134,7 @@ class ToolCalls:
                 state_from(answer["state"], session, self._server)
             except Exception as error:  # noqa: BLE001  bytes of any kind, and the author's own ``__setstate__``
                 raise job.unfit(f"the state that {job.what} left cannot be taken back: {error}") from None
-        return Reply(orjson.dumps(job_answer(answer, job)))
+        return orjson.dumps(job_answer(answer, job))
 
     async def aclose(self) -> None:
         """**Cancellation**: shielded; bounded by what the kernel takes to end a process."""

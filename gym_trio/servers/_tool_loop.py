@@ -58,7 +58,7 @@ async def tool_loop(
         said = reply_items(reply, server)
         outputs.extend(said)
         usage = add_usage(usage, reply.get("usage"))
-        if _is_cut(reply):
+        if reply.get("status") == "incomplete" or reply.get("incomplete_details"):
             return LoopEnd(reply, outputs, usage, "cut")
         calls = open_calls(said)
         if not calls and not _only_answered_itself(said):
@@ -72,18 +72,20 @@ async def tool_loop(
 
 def open_calls(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The function calls in ``items`` that no output in them answers, in their order."""
-    answered = [item.get("call_id") for item in items if item.get("type") == "function_call_output"]
-    return [item for item in items if item.get("type") == "function_call" and item.get("call_id") not in answered]
+    calls, answered = [], []
+    for item in items:
+        kind = item.get("type")
+        if kind == "function_call":
+            calls.append(item)
+        elif kind == "function_call_output":
+            answered.append(item.get("call_id"))
+    return [call for call in calls if call.get("call_id") not in answered] if answered else calls
 
 
 def _only_answered_itself(items: Sequence[Mapping[str, Any]]) -> bool:
     # Tools of its own, and no word yet: it is to be asked again.
     kinds = {item.get("type", "message") for item in items}
     return "function_call_output" in kinds and "message" not in kinds
-
-
-def _is_cut(reply: Mapping[str, Any]) -> bool:
-    return reply.get("status") == "incomplete" or bool(reply.get("incomplete_details"))
 
 
 def _lack(items: Sequence[Mapping[str, Any]]) -> str | None:

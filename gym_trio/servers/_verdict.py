@@ -26,7 +26,7 @@ def verify_response(answer: Any) -> dict[str, Any]:
     **Errors**: `RolloutFailure` (``verifier_error``) when it is not a finite number, named rewards, or a mapping with
     a finite ``reward``.
     """
-    if isinstance(answer, Mapping):
+    if not isinstance(answer, float) and isinstance(answer, Mapping):  # nearly always a float, and cheaper to find out
         if "reward" in answer:
             return {**answer, "reward": _finite(answer["reward"])}
         components = {name: _finite(value) for name, value in answer.items() if name not in BESIDE_REWARDS}

@@ -63,6 +63,11 @@ class Closer(Generic[State]):
             self.nursery.start_soon(self.run, session, attempt, name=f"close of session {session.session_id}")
         return attempt
 
+    def begin_and_end(self, session: Session[State]) -> None:
+        """Close a ready session that has no code for it. Nobody waits for what is over on return."""
+        session.happened(CLOSE_ASKED)
+        self._confirm(session, None, None)
+
     async def run(self, session: Session[State], attempt: CloseAttempt) -> None:
         """Carry out ``attempt``: wait until the open has let go, then close what it made."""
         value: Any = None
@@ -91,13 +96,14 @@ class Closer(Generic[State]):
             else:
                 self._confirm(session, attempt, value)
 
-    def _confirm(self, session: Session[State], attempt: CloseAttempt, value: Any) -> None:
-        attempt.ended = True
+    def _confirm(self, session: Session[State], attempt: CloseAttempt | None, value: Any) -> None:
         self.confirmed += 1
         receipt = Receipt(session.session_id, value, had_state=session.state is not NOTHING)
         session.happened(CLOSE_CONFIRMED)
         session.receipt, session.state, session.close = receipt, NOTHING, None
-        attempt.settle(receipt=receipt)
+        if attempt is not None:
+            attempt.ended = True
+            attempt.settle(receipt=receipt)
         self.on_confirmed(session)
 
     def _fail(self, session: Session[State], attempt: CloseAttempt, why: str, cause: BaseException | None) -> None:

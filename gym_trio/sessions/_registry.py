@@ -211,7 +211,7 @@ class SessionRegistry(SessionTable[State]):
         if session is None or not session.minted or session.close is not None or session.users:
             return False
         if session.phase is READY:
-            self._closer.begin(session)
+            self._closer.begin_and_end(session)
         return session.receipt is not None
 
     # --- the whole registry ---

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import tracemalloc
 
@@ -20,7 +19,7 @@ def test_what_it_has_not_signed_takes_no_memory() -> None:
     tracemalloc.start()
     try:
         for _ in range(200):
-            content = base64.urlsafe_b64encode(os.urandom(LONG // 2).hex().encode()).decode()
+            content = os.urandom(LONG // 2).hex().encode().hex()
             for forged in (content, f"{content}.", f"{content}.{content}"):
                 with pytest.raises(RequestRefused):
                     cookie.read({"session_id": forged})
