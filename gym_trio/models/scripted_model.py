@@ -133,10 +133,13 @@ def _characters_in(items: Any) -> int:
         return len(items)
     count = 0
     for item in items or ():
-        for value in (item.get("content"), item.get("arguments"), item.get("output")):
-            if isinstance(value, str):
-                count += len(value)
-            elif value and isinstance(value, list):
-                texts = (part.get("text") for part in value if isinstance(part, dict))
-                count += sum(len(text) for text in texts if isinstance(text, str))
+        for key in ("content", "arguments", "output"):
+            value = item.get(key)
+            if value:
+                count += len(value) if type(value) is str else _characters_of_parts(value)
     return count
+
+
+def _characters_of_parts(value: Any) -> int:
+    texts = [part.get("text") for part in value if isinstance(part, dict)] if isinstance(value, list) else ()
+    return sum([len(text) for text in texts if isinstance(text, str)])

@@ -43,7 +43,7 @@ class StageTimes:
 
     def milliseconds(self) -> dict[str, float]:
         """The times as keys of ``ng_perf``: ``seed_ms`` and so on."""
-        return {f"{stage}_ms": round(seconds * 1000, 3) for stage, seconds in self.seconds.items()}
+        return {f"{stage}_ms": _milliseconds(seconds) for stage, seconds in self.seconds.items()}
 
 
 class _Measured:
@@ -93,4 +93,9 @@ class _ToolCall:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None or issubclass(kind, Exception):
             self._record["status"] = "completed" if kind is None else "failed"
-        self._record["duration_ms"] = round((self._times.now() - self._started) * 1000, 3)
+        self._record["duration_ms"] = _milliseconds(self._times.now() - self._started)
+
+
+def _milliseconds(seconds: float) -> float:
+    """To three places, as by ``round``, which takes three times as long."""
+    return int(seconds * 1e6 + 0.5) / 1000
