@@ -6,6 +6,7 @@ or SIGTERM shuts down in order: requests in flight get their grace, then session
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import pathlib
@@ -85,5 +86,6 @@ async def _serve(loaded: GymConfig, name: str, listener: int, urls: dict[str, st
 def _say_ready(url: str) -> None:
     descriptor = os.environ.get(READY_FD)
     if descriptor is not None:
-        with os.fdopen(int(descriptor), "wb") as pipe:
+        # Whoever waited for it may have given up, because another server did not come up. What follows is the stop.
+        with contextlib.suppress(BrokenPipeError), os.fdopen(int(descriptor), "wb", buffering=0) as pipe:
             pipe.write(url.encode() + b"\n")

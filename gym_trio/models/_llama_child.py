@@ -9,6 +9,7 @@ SIGTERM.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -49,8 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parameters.ui = False
     parameters.verbosity = ERRORS_ONLY
     server = xllamacpp.Server(parameters)
-    with os.fdopen(int(os.environ["GYM_TRIO_READY_FD"]), "w") as ready:
-        ready.write(f"{server.listening_address}\n")
+    # Whoever waited for it may have given up; the end follows.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(int(os.environ["GYM_TRIO_READY_FD"]), "wb", 0) as ready:
+        ready.write(f"{server.listening_address}\n".encode())
     signal.sigwait(endings)
     sys.stdout.flush()
     os._exit(0)  # the model's memory and threads end with the process; taking them down one by one only costs time

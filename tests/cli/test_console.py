@@ -14,7 +14,9 @@ import orjson
 import pytest
 
 from gym_trio.cli._console import print_line, print_table, tell
+from gym_trio.cli._worker import _say_ready
 from gym_trio.gym._processes import SERVE_MANAGED
+from gym_trio.processes import READY_FD
 
 MAIN = "from gym_trio.cli import main; main()"
 ROW = {"responses_create_params": {"input": "x"}, "response": {"output": []}, "_ng_task_index": 0, "reward": 1.0}
@@ -171,3 +173,13 @@ def test_ctrl_c_while_it_starts_ends_a_process_without_a_word(begin: str, module
         program = f"{interrupted}signal.signal(signal.SIGINT, {handler})\n{begin}"
         ran = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
         assert (ran.returncode, ran.stderr) == (code, b"")
+
+
+def test_a_server_that_nobody_waits_for_any_more_is_up_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one has failed meanwhile, and the reader of its word has gone: that is no error of this one."""
+    reader, writer = os.pipe()
+    monkeypatch.setenv(READY_FD, str(writer))
+    os.close(reader)
+    _say_ready("http://127.0.0.1:1")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writer)
