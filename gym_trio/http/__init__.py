@@ -5,7 +5,7 @@ serving           `serve` (until told to end), `open_server` (for the length of 
 disconnects       `CancelOnDisconnect`
 asking            `ServerClient` (by name), `Request`, `Response`, `StreamedResponse`, `Origin`
 transports        `Transport`, `open_socket_transport`, `SocketTransport`, `TransportSettings`, `RetryPolicy`
-in memory         `MemoryTransport`, `open_lifespan`, `whole_exchange`, `WholeExchange`
+in memory         `MemoryTransport`, `open_lifespan`, `DirectApp`, `DirectRoute`, `Answer`
 messages          `WebSocket`, made by `connect_websocket`
 ================  =====================================================================================
 
@@ -18,11 +18,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._client import ServerClient as ServerClient
+from ._direct import Answer as Answer
+from ._direct import DirectApp as DirectApp
+from ._direct import DirectRoute as DirectRoute
 from ._disconnect import CancelOnDisconnect as CancelOnDisconnect
 from ._lifespan import open_lifespan as open_lifespan
 from ._memory import MemoryTransport as MemoryTransport
-from ._memory_call import WholeExchange as WholeExchange
-from ._memory_call import whole_exchange as whole_exchange
 from ._message import Origin as Origin
 from ._message import Request as Request
 from ._message import Response as Response

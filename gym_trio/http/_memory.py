@@ -12,15 +12,50 @@ import trio
 
 from ..errors import Delivery, TransportError
 from ..remember import remember
+from ._direct import DirectApp
 from ._disconnect import DISCONNECT_EXTENSION, App, Scope, never_apart, without_watch
 from ._encode import KnownHeaders, check_request_line, frame
-from ._memory_call import KnownPairs, MemoryCall, StreamedCall
+from ._memory_call import KnownPairs, MemoryCall, StreamedCall, ask_directly
 from ._message import Origin, Request, Response, StreamedResponse
 
 __all__ = ["MemoryTransport"]
 
-_KNOWN_TARGETS = 1024  # whose scope is kept
+_KNOWN_LINES = 1024
 _SHORT_REQUESTS = 8  # that may follow one another within a handler without giving way
+
+
+class _Line:
+    """What all requests with one request line have in common. It is found fit to be sent."""
+
+    __slots__ = ("_scope", "path", "request_line", "route")
+
+    def __init__(self, method: str, target: bytes, origin: Origin, app: App) -> None:
+        self.request_line = method, target, origin
+        self.path = unquote_to_bytes(target.partition(b"?")[0]).decode("utf-8", "replace")
+        self.route = app.find_direct(method, self.path) if isinstance(app, DirectApp) else None
+        self._scope: dict[str, Any] | None = None  # made when the app is first called
+
+    def scope(self) -> dict[str, Any]:
+        """A scope of its own for one request. None stands where each has a value of its own."""
+        if self._scope is None:
+            method, target, origin = self.request_line
+            raw_path, _, query = target.partition(b"?")
+            self._scope = {
+                "type": "http",
+                "asgi": None,
+                "http_version": "1.1",
+                "method": method,
+                "scheme": origin.scheme,
+                "path": self.path,
+                "raw_path": raw_path,
+                "query_string": query,
+                "root_path": "",
+                "headers": None,
+                "client": ("127.0.0.1", 0),
+                "server": (origin.host, origin.port),
+                "extensions": None,
+            }
+        return self._scope.copy()
 
 
 class _Work:
@@ -64,7 +99,7 @@ class MemoryTransport:
         self._app = without_watch(app)
         self._state = state
         self._max_body_bytes = max_body_bytes
-        self._scopes: dict[tuple[str, bytes, Origin], dict[str, Any]] = {}  # of request lines that were found fit
+        self._lines: dict[tuple[str, bytes, Origin], _Line] = {}
         self._known_headers = KnownHeaders()
         self._known_pairs: KnownPairs = {}
         self._closed = False
@@ -73,26 +108,31 @@ class MemoryTransport:
         return f"MemoryTransport({self._app!r})"
 
     async def send(self, request: Request) -> Response:
-        scope = self._scope(request)
+        line = self._line(request)
+        headers = self._headers(request)
         work = _work.get(None)
         if work is None or work.gives_way():
             await trio.lowlevel.checkpoint()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
-        call = MemoryCall(request, self._max_body_bytes, self._known_pairs)
         if request.on_sent is not None:
             request.on_sent()
         outermost = _work.set(_Work()) if work is None else None
         try:
-            await call.run(self._app, scope)
+            if line.route is not None:
+                response = await ask_directly(line.route, request, headers, self._max_body_bytes, self._known_pairs)
+                if response is not None:
+                    return response
+            call = MemoryCall(request, self._max_body_bytes, self._known_pairs)
+            await call.run(self._app, self._scope(line, headers))
+            return call.response()
         finally:
             if outermost is not None:
                 _work.reset(outermost)
-        return call.response()
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[StreamedResponse]:
-        scope = self._scope(request)
+        scope = self._scope(self._line(request), self._headers(request))
         await trio.lowlevel.checkpoint()
         call = StreamedCall(request, self._known_pairs)
         if request.on_sent is not None:
@@ -123,13 +163,20 @@ class MemoryTransport:
         self._closed = True
         await trio.lowlevel.checkpoint()
 
-    def _scope(self, request: Request) -> Scope:
+    def _line(self, request: Request) -> _Line:
         if self._closed:
             raise TransportError("the transport is closed", delivery=Delivery.NOT_SENT)
         line = (request.method, request.target, request.origin)
-        scope = (self._scopes.get(line) or self._new_scope(request, line)).copy()
+        known = self._lines.get(line)
+        if known is None:
+            check_request_line(request)
+            known = remember(self._lines, line, _Line(*line, self._app), _KNOWN_LINES)
+        return known
+
+    def _scope(self, line: _Line, headers: list[tuple[bytes, bytes]]) -> Scope:
+        scope = line.scope()
         scope["asgi"] = {"version": "3.0", "spec_version": "2.4"}
-        scope["headers"] = self._headers(request)
+        scope["headers"] = headers
         scope["extensions"] = {DISCONNECT_EXTENSION: never_apart}
         if self._state is not None:
             scope["state"] = self._state.copy()
@@ -144,25 +191,3 @@ class MemoryTransport:
         if framing is not None:
             headers.append(framing)
         return headers
-
-    def _new_scope(self, request: Request, line: tuple[str, bytes, Origin]) -> dict[str, Any]:
-        """What the scopes of all requests with this line have in common. None stands where each has its own."""
-        check_request_line(request)
-        method, target, origin = line
-        raw_path, _, query = target.partition(b"?")
-        scope = {
-            "type": "http",
-            "asgi": None,
-            "http_version": "1.1",
-            "method": method,
-            "scheme": origin.scheme,
-            "path": unquote_to_bytes(raw_path).decode("utf-8", "replace"),
-            "raw_path": raw_path,
-            "query_string": query,
-            "root_path": "",
-            "headers": None,
-            "client": ("127.0.0.1", 0),
-            "server": (origin.host, origin.port),
-            "extensions": None,
-        }
-        return remember(self._scopes, line, scope, _KNOWN_TARGETS)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from typing import Any, Protocol, cast
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any
 
 import httpx
 import trio
 
 from ..errors import Delivery, PeerDropped, ProtocolError, TransportError
 from ..remember import remember
-from ._disconnect import App, Message, Receive, Scope, Send
+from ._direct import Answer, DirectRoute
+from ._disconnect import App, Message, Scope
 from ._message import HeaderPairs, Request, Response
 
-__all__ = ["KnownPairs", "MemoryCall", "StreamedCall", "WholeExchange", "whole_exchange"]
+__all__ = ["KnownPairs", "MemoryCall", "StreamedCall", "ask_directly"]
 
 KnownPairs = dict[tuple[bytes, bytes], tuple[bytes, bytes]]  # response headers that were found fit, and their form
 
@@ -44,18 +45,6 @@ class _Phase(enum.IntEnum):
 
 
 _AWAITED, _HELD, _BEGUN, _COMPLETE, _REFUSED = _Phase  # looking a member up costs as much as a call
-
-
-class WholeExchange(Protocol):
-    """An exchange whose endpoint may take the body, and answer, in one go. See `whole_exchange`."""
-
-    def take_body(self) -> bytes | None:
-        """The request's body; None where it has been taken, or comes in parts, which ``receive`` gives."""
-        ...
-
-    def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
-        """The whole response, in the place of its messages. **Errors**: as ``send``."""
-        ...
 
 
 class MemoryCall:
@@ -148,30 +137,14 @@ class MemoryCall:
 
     # The app's side
 
-    def take_body(self) -> bytes | None:
-        body = self._request.body
-        if self._body_taken or not isinstance(body, bytes):
-            return None
-        self._body_taken = True
-        self._request.handed_over()
-        return body
-
-    def answer(self, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
-        if self._phase is not _AWAITED:
-            raise self._objection("a whole response")
-        self._read_head(status, headers)
-        self._enter(_HELD)
-        self._admit(len(body), False)
-        if body and not self._bodiless:
-            self._chunks.append(body)
-        self._enter(_COMPLETE)
-
     async def receive(self) -> Message:
         if not self._body_taken:
-            body = self.take_body()
-            if body is not None:
+            body = self._request.body
+            if isinstance(body, bytes):
+                self._body_taken = True
+                self._request.handed_over()
                 return {"type": "http.request", "body": body, "more_body": False}
-            part = await self._next_part()
+            part = await self._next_part(body)
             if self._source_failure is None:
                 return {"type": "http.request", "body": part, "more_body": not self._body_taken}
         elif self._phase >= _COMPLETE:
@@ -182,10 +155,10 @@ class MemoryCall:
             await self._over.wait()
         return {"type": "http.disconnect"}
 
-    async def _next_part(self) -> bytes:
+    async def _next_part(self, body: AsyncIterable[bytes]) -> bytes:
         await trio.lowlevel.checkpoint()
         if self._source is None:
-            self._source = aiter(cast(AsyncIterable[bytes], self._request.body))
+            self._source = aiter(body)
         try:
             return bytes(await anext(self._source))
         except StopAsyncIteration:
@@ -232,7 +205,7 @@ class MemoryCall:
         known = self._known_pairs
         pairs = []
         for name, value in headers:
-            pair = known.get((name, value)) or self._check(name, value)
+            pair = known.get((name, value)) or _fit(known, name, value)
             if pair[0] not in _SERVERS_OWN:
                 pairs.append(pair)
             elif pair[0] == b"content-length":
@@ -240,16 +213,6 @@ class MemoryCall:
                     raise ValueError(f"content-length: {pair[1]!r}")
                 self._declared = int(pair[1])
         self.status, self.raw_headers = int(status), tuple(pairs)
-
-    def _check(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-        """The header as a client would see it. **Errors**: `ValueError` or `TypeError` for what cannot be sent."""
-        line = b"".join((name, value))  # which refuses what is not bytes
-        if _LF in line or _CR in line or _NUL in line:
-            raise ValueError("a response header contains a line end or NUL")
-        pair = name.lower(), value.strip(b" \t")
-        if len(line) <= _LONGEST_KNOWN_PAIR:
-            remember(self._known_pairs, (name, value), pair, _MOST_KNOWN_PAIRS)
-        return pair
 
     def _admit(self, added: int, more: bool) -> None:
         """Take ``added`` bytes of body into account. With the first of them the head counts, and says the length."""
@@ -274,16 +237,68 @@ class MemoryCall:
             self.raw_headers += ((b"content-length", b"%d" % declared),)
 
 
-def whole_exchange(receive: Receive, send: Send) -> WholeExchange | None:
-    """The exchange that an ASGI endpoint was called with, where it may take the body and answer in one go.
+def _fit(known: KnownPairs, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """A header as a client would see it. **Errors**: `ValueError` or `TypeError` for what cannot be sent."""
+    line = b"".join((name, value))  # which refuses what is not bytes
+    if _LF in line or _CR in line or _NUL in line:
+        raise ValueError("a response header contains a line end or NUL")
+    pair = name.lower(), value.strip(b" \t")
+    if len(line) <= _LONGEST_KNOWN_PAIR:
+        remember(known, (name, value), pair, _MOST_KNOWN_PAIRS)
+    return pair
 
-    It may in memory, where nobody sets a pace, and where ``receive`` and ``send`` are the exchange's own: a layer in
-    between that looks at the messages, or changes them, would see nothing of it. None everywhere else.
-    """
-    exchange = getattr(send, "__self__", None)
-    if type(exchange) is MemoryCall and getattr(receive, "__self__", None) is exchange:
-        return exchange
-    return None
+
+async def ask_directly(
+    route: DirectRoute,
+    request: Request,
+    headers: list[tuple[bytes, bytes]],
+    max_body_bytes: int,
+    known_pairs: KnownPairs,
+) -> Response | None:
+    """The response of ``route``, which takes headers and body alone; None if the app has to be called."""
+    body = request.body
+    answering = route.answer(headers, route.path_params.copy(), body) if isinstance(body, bytes) else None
+    if answering is None:
+        return None
+    del body  # this waits as long as the answer takes
+    request.handed_over()
+    failure: Exception | None = None
+    answer = Answer(0, (), b"")
+    try:
+        answer = await answering
+    except Exception as exc:  # noqa: BLE001  it is raised again below, where all of an app's go
+        failure = exc
+    else:
+        response = _plain_response(answer, max_body_bytes, known_pairs)
+        if response is not None:
+            return response
+
+    async def in_messages(scope: Scope, receive: Any, send: Any) -> None:
+        if failure is not None:
+            raise failure
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    call = MemoryCall(request, max_body_bytes, known_pairs)
+    await call.run(in_messages, {"method": request.method, "path": request.target.decode("ascii")})
+    return call.response()
+
+
+def _plain_response(answer: Answer, max_body_bytes: int, known: KnownPairs) -> Response | None:
+    """What nearly every answer comes to; None for one that has to go the way of messages, where all rules are."""
+    status, headers, body = answer
+    if status != 200 or len(body) > max_body_bytes:
+        return None
+    raw_headers = []
+    try:
+        for pair in headers:
+            fit = known.get(pair) or _fit(known, *pair)
+            if fit[0] in _SERVERS_OWN:
+                return None
+            raw_headers.append(fit)
+    except (TypeError, ValueError):
+        return None
+    return Response(200, (*raw_headers, (b"content-length", b"%d" % len(body))), body)
 
 
 class StreamedCall(MemoryCall):

@@ -11,12 +11,13 @@ import attrs
 import orjson
 
 from .. import errors, telemetry
-from ..http import whole_exchange
+from ..http import Answer
 from ._authored import pending, sparing
 from ._failures import failure_of, failure_to_wire, sole_cause
 from ._stage_times import StageTimes
 
 __all__ = [
+    "DirectEndpoint",
     "JsonEndpoint",
     "Reply",
     "RequestBody",
@@ -173,10 +174,10 @@ async def read_body(receive: Receive) -> bytes:
 
 async def send_json(send: Send, status: int, body: Any, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
     """Answer with one JSON document."""
-    await send_content(send, status, encode_json(body), (JSON_CONTENT, *headers))
+    await send_content(send, status, (JSON_CONTENT, *headers), encode_json(body))
 
 
-async def send_content(send: Send, status: int, content: bytes, headers: Iterable[tuple[bytes, bytes]]) -> None:
+async def send_content(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], content: bytes) -> None:
     """Answer with ``content``, whose length is said."""
     length = (b"content-length", b"%d" % len(content))
     await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
@@ -210,7 +211,20 @@ def encode_default(value: Any) -> Any:
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
-class JsonEndpoint:
+class DirectEndpoint:
+    """An ASGI endpoint that can answer from headers and body alone."""
+
+    def direct(
+        self, headers: list[tuple[bytes, bytes]], path_params: dict[str, str], content: bytes
+    ) -> Awaitable[Answer] | None:
+        """The answer to a request with ``content`` for its body; None, and nothing has been done, where it needs more.
+
+        **Ownership**: the endpoint keeps ``content`` no longer than it needs it.
+        """
+        raise NotImplementedError
+
+
+class JsonEndpoint(DirectEndpoint):
     """An ASGI endpoint around ``handler(request) -> JSON value | Reply``; bytes are JSON already.
 
     ``stage`` is the stage that an unexpected exception of the handler is reported under, and ``kind`` its failure kind.
@@ -236,39 +250,39 @@ class JsonEndpoint:
         self._kind = kind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request: RequestBody | None = None
-        exchange = whole_exchange(receive, send)
         try:
-            whole = exchange.take_body() if exchange is not None else None
-            content = await read_body(receive) if whole is None else whole
+            content = await read_body(receive)
+        except errors.PeerDropped:
+            return
+        await send_content(send, *await self.direct(scope["headers"], scope.get("path_params") or {}, content))
+
+    async def direct(self, headers: list[tuple[bytes, bytes]], path_params: dict[str, str], content: bytes) -> Answer:
+        request: RequestBody | None = None
+        given = _NO_HEADERS
+        try:
             body = parse_object(content) if content else {}
+            content = b""  # a handler may wait for long
             # By position: to name the arguments costs a third of what the object does.
-            request = RequestBody(body, scope["headers"], scope.get("path_params"))
+            request = RequestBody(body, headers, path_params)
             if telemetry.is_used():
-                with telemetry.remote_context(scope["headers"]):
+                with telemetry.remote_context(headers):
                     answer = await pending(self._handler(request))
             else:
                 answer = await pending(self._handler(request))
-            status, headers = 200, _NO_HEADERS
+            status = 200
             if type(answer) is Reply:
-                status, headers, answer = answer.status, answer.headers, answer.body
+                status, given, answer = answer.status, answer.headers, answer.body
             content = answer if type(answer) is bytes else encode_json(answer)
         except BaseException as raised:
             error = sparing(raised)
-            if request is None and isinstance(error, errors.PeerDropped):
-                return
             if not isinstance(error, errors.GymError):
                 logger.error("server %s: a handler raised", self._server, exc_info=True)
             status, answer = self._error_answer(error)
-            headers, content = _NO_HEADERS, encode_json(answer)
+            given, content = _NO_HEADERS, encode_json(answer)
         changed = request.changed_cookies() if request is not None else None
-        headers = (JSON_CONTENT, *headers)
         if changed:
-            headers += tuple([_cookie_header(name, value) for name, value in changed.items()])
-        if exchange is not None:
-            exchange.answer(status, headers, content)
-        else:
-            await send_content(send, status, content, headers)
+            given = (*given, *[_cookie_header(name, value) for name, value in changed.items()])
+        return Answer(status, (JSON_CONTENT, *given), content)
 
     def _error_answer(self, error: Exception) -> tuple[int, dict[str, Any]]:
         error = sole_cause(error)

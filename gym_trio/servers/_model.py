@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 
 from .. import errors
-from ..http import WholeExchange, whole_exchange
+from ..http import Answer
 from . import _forms as forms
 from ._authored import pending, sparing
 from ._body import (
     JSON_CONTENT,
+    DirectEndpoint,
     Receive,
     RequestBody,
     Scope,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 __all__ = ["ModelServer"]
-
-Headers = Iterable[tuple[bytes, bytes]]
 
 logger = logging.getLogger("gym_trio.servers")
 
@@ -126,7 +125,7 @@ class ModelServer(Server):
         return {"recorded": self.recorder is not None, "complete": complete}
 
 
-class ModelEndpoint:
+class ModelEndpoint(DirectEndpoint):
     """The ASGI endpoint of one API of a model server."""
 
     def __init__(self, server: ModelServer, form: str) -> None:
@@ -134,25 +133,44 @@ class ModelEndpoint:
         self._form = form
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = whole_exchange(receive, send)
-        call = _Call(self._server, self._form, exchange)
-        content = exchange.take_body() if exchange is not None else None
-        if content is None:
-            try:
-                content = await read_body(receive)
-            except errors.PeerDropped:
-                return
         try:
-            request = ModelRequest(_parse(content), scope["headers"], scope.get("path_params"))
-            request.form, request.attempts = self._form, call.attempts
-            call.begin(request)
-            await (call.stream if request.get("stream") else call.answer)(request, send)
-        except BaseException as raised:
-            call.outcome = CallOutcome.CANCELLED
-            error = sparing(raised)
-            if not isinstance(error, errors.GymError):
-                logger.error("model server %s: a call failed", self._server.name, exc_info=True)
-            await call.refuse(error, send)
+            content = await read_body(receive)
+        except errors.PeerDropped:
+            return
+        await self._carry_out(scope["headers"], scope.get("path_params") or {}, content, send)
+
+    def direct(
+        self, headers: list[tuple[bytes, bytes]], path_params: dict[str, str], content: bytes
+    ) -> Awaitable[Answer] | None:
+        try:
+            body = _parse(content)
+        except errors.RequestRefused:
+            return None  # it is refused in the way of the others
+        if body.get("stream"):
+            return None
+        return cast(Awaitable[Answer], self._carry_out(headers, path_params, body, None))
+
+    async def _carry_out(
+        self,
+        headers: list[tuple[bytes, bytes]],
+        path_params: dict[str, str],
+        content: bytes | dict[str, Any],
+        send: Send | None,
+    ) -> Answer | None:
+        """Answer the request with the body ``content``, parsed or not; None for a stream, which has been sent.
+
+        With ``send`` a whole answer is sent too: the call is over, and recorded, when that is done.
+        """
+        call = _Call(self._server, self._form)
+        try:
+            answer = await call.answer(headers, path_params, content, send)
+            if answer is not None and send is not None:
+                await send_content(send, *answer)
+            return answer
+        except BaseException:
+            if call.outcome is CallOutcome.COMPLETED:
+                call.outcome = CallOutcome.CANCELLED
+            raise
         finally:
             call.record()
 
@@ -160,33 +178,51 @@ class ModelEndpoint:
 class _Call:
     """One call on its way through the endpoint, and what its record will say."""
 
-    request: ModelRequest | None = None
+    _request: ModelRequest | None = None
     outcome = CallOutcome.COMPLETED
     _response: dict[str, Any] | None = None
     _status: int | None = None
     _error: str | None = None
     _first_byte: float | None = None
 
-    def __init__(self, server: ModelServer, form: str, exchange: WholeExchange | None) -> None:
+    def __init__(self, server: ModelServer, form: str) -> None:
         self._server = server
         self._form = form
-        self._exchange = exchange
-        self.attempts: list[Any] = []
+        self._attempts: list[Any] = []
         self._wall = time.time()
         self._start = time.perf_counter()
 
-    def begin(self, request: ModelRequest) -> None:
-        self.request = request
-        if self._server.recorder is not None:
-            self._server.recorder.begin(request.rollout_id)
+    async def answer(
+        self,
+        headers: list[tuple[bytes, bytes]],
+        path_params: dict[str, str],
+        content: bytes | dict[str, Any],
+        send: Send | None,
+    ) -> Answer | None:
+        """The whole answer, or the refusal; None when there was a stream, which has been sent to its end."""
+        try:
+            body = _parse(content) if isinstance(content, bytes) else content
+            request = ModelRequest(body, headers, path_params)
+            del content, body  # a provider may take minutes
+            request.form, request.attempts = self._form, self._attempts
+            self._request = request
+            if self._server.recorder is not None:
+                self._server.recorder.begin(request.rollout_id)
+            if send is not None and request.get("stream"):
+                await self._stream(request, send)
+                return None
+            whole = await self._server.answer(request)
+            answer = Answer(200, (JSON_CONTENT,), orjson_bytes(whole))
+            self._response = whole if isinstance(whole, dict) else dict(whole)
+        except BaseException as raised:
+            error = sparing(raised)
+            if not isinstance(error, errors.GymError):
+                logger.error("model server %s: a call failed", self._server.name, exc_info=True)
+            return await self._refuse(error, send)
+        self._begin(200)
+        return answer
 
-    async def answer(self, request: ModelRequest, send: Send) -> None:
-        whole = await self._server.answer(request)
-        content = orjson_bytes(whole)
-        self._response = whole if isinstance(whole, dict) else dict(whole)
-        await self._send_whole(send, 200, (JSON_CONTENT,), content)
-
-    async def stream(self, request: ModelRequest, send: Send) -> None:
+    async def _stream(self, request: ModelRequest, send: Send) -> None:
         async with self._server.stream(request) as pieces:
             async for piece in pieces:
                 if self._status is None:
@@ -208,31 +244,25 @@ class _Call:
         self._status = status
         self._first_byte = time.perf_counter() - self._start
 
-    async def _send_whole(self, send: Send, status: int, headers: Headers, content: bytes) -> None:
-        self._begin(status)
-        if self._exchange is not None:
-            self._exchange.answer(status, headers, content)
-        else:
-            await send_content(send, status, content, headers)
-
-    async def refuse(self, error: Exception, send: Send) -> None:
-        """Answer with ``error``: as a status before the first byte of an answer, as the stream's last event after."""
+    async def _refuse(self, error: Exception, send: Send | None) -> Answer | None:
+        """What ``error`` is answered with; None when it was sent, as the last event of a stream that had begun."""
         status, body, retry_after = _error_answer(self._form, error)
         # Half a character in an author's message must not take the whole refusal, nor its record, along.
         body = forms.read_object(encode_json(body)) or body
         self.outcome, self._error = CallOutcome.FAILED, str(body["failure"]["failure_reason"])
-        if self._status is not None:
+        if send is not None and self._status is not None:
             content = forms.error_event(self._form, body)
             self._status = status
             await send({"type": "http.response.body", "body": content})
-            return
+            return None
         headers = [JSON_CONTENT]
         if retry_after is not None:
             headers.append((b"retry-after", b"%d" % max(0, round(retry_after))))
-        await self._send_whole(send, status, headers, orjson.dumps(body))
+        self._begin(status)
+        return Answer(status, headers, orjson.dumps(body))
 
     def record(self) -> None:
-        recorder, request = self._server.recorder, self.request
+        recorder, request = self._server.recorder, self._request
         if recorder is None or request is None:
             return
         recorder.record(
@@ -249,7 +279,7 @@ class _Call:
                 duration_seconds=time.perf_counter() - self._start,
                 first_byte_seconds=self._first_byte,
                 streamed=bool(request.get("stream")),
-                attempts=tuple(self.attempts),
+                attempts=tuple(self._attempts),
             )
         )
 

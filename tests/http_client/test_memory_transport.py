@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import trio
 
 from gym_trio import http
 from gym_trio.errors import Delivery, PeerDropped, ProtocolError, TransportError, UsageError
-from gym_trio.http import CancelOnDisconnect, MemoryTransport, Origin, Request, whole_exchange
+from gym_trio.http import Answer, CancelOnDisconnect, DirectApp, DirectRoute, MemoryTransport, Origin, Request
 from gym_trio.http._disconnect import DISCONNECT_EXTENSION
 
 ORIGIN = Origin("http", "agent", 80)
@@ -446,7 +447,7 @@ async def test_what_is_kept_per_target_is_bounded() -> None:
     transport = MemoryTransport(answers(start(), body()))
     for number in range(3000):
         await transport.send(Request("GET", ORIGIN, b"/ng-rollout/%d" % number))
-    assert len(transport._scopes) <= 1024
+    assert len(transport._lines) <= 1024
 
 
 @contextmanager
@@ -567,39 +568,61 @@ async def test_each_request_within_one_can_be_cancelled() -> None:
     assert scope.cancelled_caught
 
 
-def at_once(status: int, headers=(), content: bytes = b"", twice: bool = False):
-    """An app that answers in one go where it may, and in messages elsewhere."""
+class AtOnce(DirectApp):
+    """An app that answers directly, and with the same in messages where it is called. ``ways`` has how it was asked."""
 
-    async def app(scope, receive, send) -> None:
-        exchange = whole_exchange(receive, send)
-        assert (exchange is None) == scope["path"].startswith("/messages")
-        if exchange is None:
-            await receive()
-            await send(start(status, *headers))
-            await send(body(content))
-        else:
-            exchange.take_body()
-            exchange.answer(status, headers, content)
-            if twice:
-                exchange.answer(status, headers, content)
+    def __init__(self, *answer: Any, wants_call: bool = False) -> None:
+        self.answer = answer
+        self.ways: list[str] = []
+        self.bodies: list[bytes] = []
+        self.wants_call = wants_call
+        self.failure: BaseException | None = None
 
-    return app
+    async def __call__(self, scope, receive, send) -> None:
+        self.ways.append("called")
+        self.bodies.append((await receive())["body"])
+        status, headers, content = self.answer
+        await send(start(status, *headers))
+        await send(body(content))
+
+    def find_direct(self, method: str, path: str) -> DirectRoute | None:
+        return DirectRoute(self.direct, {"path": path}) if method == "POST" and path.startswith("/direct") else None
+
+    def direct(self, headers, path_params, content):
+        self.ways.append("asked")
+        if self.wants_call:
+            return None
+        self.bodies.append(content)
+        self.headers, self.path_params = headers, path_params
+        path_params["path"] += " was changed"  # which the next request does not see
+        return self.give()
+
+    async def give(self) -> Answer:
+        await trio.lowlevel.checkpoint()
+        if self.failure is not None:
+            raise self.failure
+        return Answer(*self.answer)
 
 
-def between(app):
-    """``app`` below a layer that looks at the messages."""
+def post(path: bytes = b"/direct", content: Any = b"question", **fields: Any) -> Request:
+    return Request("POST", ORIGIN, path, body=content, **fields)
 
-    async def layer(scope, receive, send) -> None:
-        async def look(message) -> None:
-            await send(message)
 
-        await app(scope, receive, look)
-
-    return layer
+async def test_an_app_that_answers_directly_is_given_headers_path_and_body() -> None:
+    """It is not called; the headers are those of a scope, and what it changes is its own."""
+    app = AtOnce(201, ((b"X-Y", b" v "),), b"answer")
+    transport = MemoryTransport(CancelOnDisconnect(app))
+    for _ in range(2):
+        response = await transport.send(post(b"/direct/a%20b?q", headers=((b"X-Y", b" v "),)))
+        assert (response.status, response.body) == (201, b"answer")
+        assert response.raw_headers == ((b"x-y", b"v"), (b"content-length", b"6"))
+        assert app.headers == [(b"host", b"agent"), (b"x-y", b"v"), (b"content-length", b"8")]
+        assert app.path_params == {"path": "/direct/a b was changed"}
+    assert (app.ways, app.bodies) == (["asked"] * 2, [b"question"] * 2)
 
 
 @pytest.mark.parametrize("method", ["POST", "HEAD"])
-@pytest.mark.parametrize("status", [200, 204, 304, 503, 99, 1000])
+@pytest.mark.parametrize("status", [200, 204, 304, 503, 99, 1000, "200"])
 @pytest.mark.parametrize(
     "headers",
     [
@@ -611,89 +634,79 @@ def between(app):
     ],
 )
 @pytest.mark.parametrize("content", [b"", b"hello", b"longer than that"])
-async def test_an_answer_in_one_go_is_that_of_its_messages(method: str, status: int, headers, content: bytes) -> None:
+async def test_a_direct_answer_is_that_of_its_messages(method: str, status: int, headers, content: bytes) -> None:
     """Status, headers and body, or the same refusal: by the limit, by a length that is not kept, by a bad header."""
     seen = []
-    for path in (b"/at-once", b"/messages"):
-        app = at_once(status, headers, content)
-        transport = MemoryTransport(app if path == b"/at-once" else between(app), max_body_bytes=10)
+    for path in (b"/direct", b"/messages"):
+        app = AtOnce(status, headers, content)
+        transport = MemoryTransport(app, max_body_bytes=10)
         try:
             response = await transport.send(Request(method, ORIGIN, path, body=b"question"))
             seen.append((response.status, response.raw_headers, response.body))
         except (PeerDropped, ProtocolError) as error:
             seen.append((type(error), str(error), error.delivery))
+        assert app.ways == ["asked" if method == "POST" and path == b"/direct" else "called"]
     assert seen[0] == seen[1]
 
 
-async def test_a_body_is_taken_once() -> None:
-    """By whichever way; one that comes in parts is given by ``receive`` alone."""
-    seen: list[object] = []
-
-    async def parts() -> AsyncIterator[bytes]:
-        yield b"part"
-
-    async def app(scope, receive, send) -> None:
-        exchange = whole_exchange(receive, send)
-        if scope["path"] == "/taken":
-            seen.append(exchange.take_body())
-        else:
-            seen.append((await receive())["body"])
-        seen.append(exchange.take_body())
-        exchange.answer(200, (), b"")
-        seen.append((await receive())["type"])
-        seen.append((await receive())["type"])
-
-    def request(path: bytes, body: object) -> Request:
-        return Request("POST", ORIGIN, path, body=body, keeps_body=False)
-
-    taken = request(b"/taken", b"x")
-    await MemoryTransport(app).send(taken)
-    await MemoryTransport(app).send(request(b"/received", b"x"))
-    await MemoryTransport(app).send(request(b"/taken", parts()))
-    assert seen == [
-        *(b"x", None, "http.disconnect", "http.disconnect"),
-        *(b"x", None, "http.disconnect", "http.disconnect"),
-        *(None, None, "http.request", "http.request"),
-    ]
-    assert taken.body == b""  # let go of, as by ``receive``
+async def parts_of_a_body() -> AsyncIterator[bytes]:
+    yield b"part"
 
 
-async def test_a_second_answer_is_refused(caplog) -> None:
-    """The first one stands."""
-    response = await MemoryTransport(at_once(200, content=b"first", twice=True)).send(Request("GET", ORIGIN, b"/"))
-    assert response.body == b"first"
-    assert "out of order in a response that is COMPLETE" in str(caplog.records[0].exc_info[1])
+async def test_an_app_is_called_where_it_does_not_answer_directly() -> None:
+    """Because it wants to be, because of the path, of a body in parts, of a layer in between, or for a stream."""
+
+    async def layer(scope, receive, send) -> None:
+        await app(scope, receive, send)
+
+    app = AtOnce(200, (), b"", wants_call=True)
+    await MemoryTransport(app).send(post())
+    assert app.ways == ["asked", "called"]
+    app = AtOnce(200, (), b"")
+    await MemoryTransport(app).send(post(b"/other"))
+    await MemoryTransport(app).send(post(content=parts_of_a_body()))
+    await MemoryTransport(layer).send(post())
+    async with MemoryTransport(app).stream(post()) as response:
+        assert response.status == 200
+    assert (app.ways, app.bodies) == (["called"] * 4, [b"question", b"part", b"question", b"question"])
 
 
-async def test_an_exchange_is_in_parts_where_somebody_may_look_at_them() -> None:
-    """Below a layer, in a stream, and wherever ``receive`` and ``send`` are not of one exchange."""
-    found = []
-
-    async def app(scope, receive, send) -> None:
-        found.append(whole_exchange(receive, send) is not None)
-        await send(start())
-        await send(body())
-
-    async def reads_through_another(scope, receive, send) -> None:
-        async def other():
-            return await receive()
-
-        await app(scope, other, send)
-
-    await ask(app)
-    await ask(CancelOnDisconnect(app))
-    await ask(between(app))
-    await ask(reads_through_another)
-    await read(app)
-    assert found == [True, True, False, False, False]
+async def test_a_direct_answer_lets_go_of_the_body() -> None:
+    """As when it is received; a request that is to be sent again keeps it, and one that the app is called for."""
+    app = AtOnce(200, (), b"")
+    for keeps_body in (True, False):
+        request = post(keeps_body=keeps_body)
+        await MemoryTransport(app).send(request)
+        assert request.body == (b"question" if keeps_body else b"")
+    app = AtOnce(200, (), b"", wants_call=True)
+    await MemoryTransport(app).send(post(keeps_body=False))
+    assert app.bodies == [b"question"]
 
 
-@pytest.mark.parametrize("lengths", [(b"5", b"6"), (b"6", b"5"), (b"-5",), (b"+5",), (b"5_0",), (b"",)])
-async def test_a_length_that_a_server_would_not_send_is_refused(lengths, caplog) -> None:
-    """Two that differ, and what is no number, as over a socket."""
-    headers = [(b"content-length", length) for length in lengths]
-    assert (await ask(answers(start(200, *headers), body(b"hello")))).status == 500
-    assert (await ask(at_once(200, headers, b"hello"))).status == 500
-    assert "content-length" in str(caplog.records[0].exc_info[1])
-    twice = [(b"content-length", b"5")] * 2
-    assert (await ask(at_once(200, twice, b"hello"))).body == b"hello"
+async def test_a_direct_answer_that_fails_is_a_500(caplog) -> None:
+    """What was raised is in the log, with who was asked; what ends a program reaches the sender."""
+    app = AtOnce(200, (), b"")
+    app.failure = ValueError("mine")
+    response = await MemoryTransport(app).send(post())
+    assert (response.status, response.text) == (500, "Internal Server Error\n")
+    assert [(record.message, record.exc_info[0]) for record in caplog.records] == [("POST /direct failed", ValueError)]
+    app.failure = KeyboardInterrupt("stop")
+    with pytest.raises(KeyboardInterrupt):
+        await MemoryTransport(app).send(post())
+
+
+@pytest.mark.parametrize("parked", [True, False])
+async def test_cancellation_at_every_step_of_a_direct_answer(cancel_at_step, parked: bool) -> None:
+    """The request is cut, or answered; the next one is answered whatever was cut."""
+    app = AtOnce(200, (), b"answer")
+    transport = MemoryTransport(app)
+    answered = 0
+    for step in range(1, 10):
+        with cancel_at_step(step, parked=parked) as cancelling:
+            await transport.send(post())
+            answered += 1
+        assert (await transport.send(post())).body == b"answer"
+        if cancelling.steps < step and not cancelling.scope.cancelled_caught:
+            break
+    assert 2 < step < 9
+    assert answered >= 1
