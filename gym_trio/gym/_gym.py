@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import telemetry
 from ..config import GymConfig, route_problem, suggestion
 from ..errors import Delivery, FailureKind, RolloutFailure, RowError, Stage
-from ..http import Response, ServerClient
+from ..http import Response, ServerClient, begin_work
 from ..rollouts import RolloutAttempt, RolloutStream, open_rollout_stream
 from ..servers import failure_from_wire
 from ._episodes import ENVIRONMENT_SERVER, LEGACY_AGENT, episode_of, result_of_episode
@@ -132,6 +132,7 @@ class Gym:
         if rollout_id in self._in_flight:
             raise _is_in_flight(rollout_id)
         self._in_flight.add(rollout_id)
+        begin_work()
         since = time.time()
         evidence = self._evidence
         try:

@@ -5,7 +5,7 @@ serving           `serve` (until told to end), `open_server` (for the length of 
 disconnects       `CancelOnDisconnect`
 asking            `ServerClient` (by name), `Request`, `Response`, `StreamedResponse`, `Origin`
 transports        `Transport`, `open_socket_transport`, `SocketTransport`, `TransportSettings`, `RetryPolicy`
-in memory         `MemoryTransport`, `open_lifespan`, `DirectApp`, `DirectRoute`, `Answer`
+in memory         `MemoryTransport`, `begin_work`, `open_lifespan`, `DirectApp`, `DirectRoute`, `Answer`
 messages          `WebSocket`, made by `connect_websocket`
 ================  =====================================================================================
 
@@ -24,6 +24,7 @@ from ._direct import DirectRoute as DirectRoute
 from ._disconnect import CancelOnDisconnect as CancelOnDisconnect
 from ._lifespan import open_lifespan as open_lifespan
 from ._memory import MemoryTransport as MemoryTransport
+from ._memory import begin_work as begin_work
 from ._message import Origin as Origin
 from ._message import Request as Request
 from ._message import Response as Response

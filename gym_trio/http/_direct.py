@@ -10,13 +10,8 @@ __all__ = ["Answer", "AnswerDirectly", "DirectApp", "DirectRoute"]
 Pairs = Iterable[tuple[bytes, bytes]]
 
 
-class Answer(NamedTuple):
-    """A whole response; the length of its body is said by whoever sends it."""
-
-    status: int
-    headers: Pairs
-    body: bytes
-
+# A whole response: status, headers, body. Its length is said by whoever sends it.
+Answer = tuple[int, Pairs, bytes]
 
 # Called with the request's headers, as in an ASGI scope, the values of its path's parameters, and its body. None, and
 # nothing has been done: this request is to be sent to the app.

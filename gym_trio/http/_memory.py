@@ -18,7 +18,7 @@ from ._encode import KnownHeaders, check_request_line, frame
 from ._memory_call import KnownPairs, MemoryCall, StreamedCall, ask_directly
 from ._message import Origin, Request, Response, StreamedResponse
 
-__all__ = ["MemoryTransport"]
+__all__ = ["MemoryTransport", "begin_work"]
 
 _KNOWN_LINES = 1024
 _SHORT_REQUESTS = 8  # that may follow one another within a handler without giving way
@@ -76,8 +76,16 @@ class _Work:
 _work: ContextVar[_Work] = ContextVar("gym_trio.http.work")
 
 
+def begin_work() -> None:
+    """Say that this task has been started for one piece of work, and has just been given its turn.
+
+    Its requests in memory, too, then give way every eighth time, as those of a handler do. Without it each does.
+    """
+    _work.set(_Work())
+
+
 class MemoryTransport:
-    """Calls ``app`` as a server would: a request is one call, in the sender's own task.
+    """Calls ``app`` as a server would: a request is one call, in the sender's own task. A `DirectApp` is asked first.
 
     What a client of a socket would see is seen here. An app that fails before it has sent any of a body gives a 500;
     one that fails later, or whose body is not as long as it said, gives `PeerDropped`. ``state`` is the lifespan's
@@ -88,7 +96,7 @@ class MemoryTransport:
     with it, and the handler's cleanup has ended when the cancellation arrives. ``receive`` waits once the body is read
     and gives ``http.disconnect`` when the response is complete. Of the requests that a handler makes in memory while
     it serves one, each can be cancelled, and every eighth gives way to other tasks: a rollout is six requests, and to
-    resume all that waits for the innermost of them costs more than some of the handlers do.
+    resume all that waits for the innermost of them costs more than some of the handlers do. See `begin_work`, too.
 
     **Errors**: as `Transport`. What the app raised is logged, as a server would.
     """

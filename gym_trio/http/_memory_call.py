@@ -263,7 +263,7 @@ async def ask_directly(
     del body  # this waits as long as the answer takes
     request.handed_over()
     failure: Exception | None = None
-    answer = Answer(0, (), b"")
+    answer: Answer = 0, (), b""
     try:
         answer = await answering
     except Exception as exc:  # noqa: BLE001  it is raised again below, where all of an app's go
@@ -276,8 +276,9 @@ async def ask_directly(
     async def in_messages(scope: Scope, receive: Any, send: Any) -> None:
         if failure is not None:
             raise failure
-        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-        await send({"type": "http.response.body", "body": answer.body})
+        status, headers, content = answer
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
 
     call = MemoryCall(request, max_body_bytes, known_pairs)
     await call.run(in_messages, {"method": request.method, "path": request.target.decode("ascii")})

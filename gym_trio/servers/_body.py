@@ -282,7 +282,7 @@ class JsonEndpoint(DirectEndpoint):
         changed = request.changed_cookies() if request is not None else None
         if changed:
             given = (*given, *[_cookie_header(name, value) for name, value in changed.items()])
-        return Answer(status, (JSON_CONTENT, *given), content)
+        return status, (JSON_CONTENT, *given), content
 
     def _error_answer(self, error: Exception) -> tuple[int, dict[str, Any]]:
         error = sole_cause(error)

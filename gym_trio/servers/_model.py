@@ -212,7 +212,7 @@ class _Call:
                 await self._stream(request, send)
                 return None
             whole = await self._server.answer(request)
-            answer = Answer(200, (JSON_CONTENT,), orjson_bytes(whole))
+            answer = 200, (JSON_CONTENT,), orjson_bytes(whole)
             self._response = whole if isinstance(whole, dict) else dict(whole)
         except BaseException as raised:
             error = sparing(raised)
@@ -259,7 +259,7 @@ class _Call:
         if retry_after is not None:
             headers.append((b"retry-after", b"%d" % max(0, round(retry_after))))
         self._begin(status)
-        return Answer(status, headers, orjson.dumps(body))
+        return status, headers, orjson.dumps(body)
 
     def record(self) -> None:
         recorder, request = self._server.recorder, self._request

@@ -12,7 +12,7 @@ import trio
 
 from gym_trio import http
 from gym_trio.errors import Delivery, PeerDropped, ProtocolError, TransportError, UsageError
-from gym_trio.http import Answer, CancelOnDisconnect, DirectApp, DirectRoute, MemoryTransport, Origin, Request
+from gym_trio.http import CancelOnDisconnect, DirectApp, DirectRoute, MemoryTransport, Origin, Request
 from gym_trio.http._disconnect import DISCONNECT_EXTENSION
 
 ORIGIN = Origin("http", "agent", 80)
@@ -597,11 +597,11 @@ class AtOnce(DirectApp):
         path_params["path"] += " was changed"  # which the next request does not see
         return self.give()
 
-    async def give(self) -> Answer:
+    async def give(self) -> Any:
         await trio.lowlevel.checkpoint()
         if self.failure is not None:
             raise self.failure
-        return Answer(*self.answer)
+        return self.answer
 
 
 def post(path: bytes = b"/direct", content: Any = b"question", **fields: Any) -> Request:
