@@ -53,7 +53,7 @@ class AgentServer(Server):
         try:
             with stages.measure("seed"):
                 seeded = await link.open("/seed_session", row)
-            params = RequestBody(self.parameters(row, seeded), cookies=cookies, rollout_id=rollout_id, stages=stages)
+            params = RequestBody(self.parameters(row, seeded), (), None, cookies, rollout_id, stages)
             response = await pending(self.responses(params))
             cookies.update(params.cookies)
             body = {**row, "response": response}

@@ -62,7 +62,6 @@ class RequestBody(dict[str, Any]):
         body: Mapping[str, Any] | None = None,
         headers: Iterable[tuple[bytes, bytes]] = (),
         path_params: Mapping[str, Any] | None = None,
-        *,
         cookies: Mapping[str, str] | None = None,
         rollout_id: str | None = None,
         stages: StageTimes | None = None,

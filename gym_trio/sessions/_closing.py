@@ -98,7 +98,7 @@ class Closer(Generic[State]):
 
     def _confirm(self, session: Session[State], attempt: CloseAttempt | None, value: Any) -> None:
         self.confirmed += 1
-        receipt = Receipt(session.session_id, value, had_state=session.state is not NOTHING)
+        receipt = Receipt(session.session_id, value, session.state is not NOTHING)
         session.happened(CLOSE_CONFIRMED)
         session.receipt, session.state, session.close = receipt, NOTHING, None
         if attempt is not None:
