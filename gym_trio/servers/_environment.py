@@ -22,7 +22,7 @@ from ._environment_agent import AgentOfEpisode, direct_access, mcp_access, param
 from ._failures import failure_of
 from ._server import Server
 from ._session_forms import EpisodeRequest, as_body, check_form
-from ._verdict import VERDICT_HEADER, whole_response
+from ._verdict import verdict_headers, whole_response
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -158,7 +158,8 @@ class EnvironmentServer(Server):
         episode.stage = Stage.VERIFICATION
         params = task.get("responses_create_params")
         body = {**task_data, "responses_create_params": params, "response": response}
-        verdict = await self.call(resources, "/verify", body, resources_cookies, episode, headers={VERDICT_HEADER: "1"})
+        headers = verdict_headers(body)
+        verdict = await self.call(resources, "/verify", body, resources_cookies, episode, headers=headers)
         verified = whole_response(verdict, body)
         observations = agent.observations
         return verified if observations is None else {**verified, "ng_agent_observations": observations}

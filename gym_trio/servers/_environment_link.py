@@ -12,7 +12,7 @@ import trio
 
 from ..errors import Delivery, RolloutFailure, Stage
 from ._resource_sessions import KEY_HEADER, LAST_HEADER
-from ._verdict import VERDICT_HEADER, whole_response
+from ._verdict import verdict_headers, whole_response
 
 if TYPE_CHECKING:
     from ._agent import AgentServer
@@ -66,7 +66,7 @@ class EnvironmentLink:
 
         **Errors**: `RolloutFailure` of stage ``verification``.
         """
-        headers = {LAST_HEADER: "1", VERDICT_HEADER: "1"}
+        headers = {LAST_HEADER: "1", **verdict_headers(body)}
         answer = await self.agent.call(
             self.server, "/verify", body, self.cookies, self.rollout_id, stage=VERIFICATION, headers=headers
         )

@@ -199,7 +199,7 @@ class ResourcesServer(Server):
             raise RequestRefused(422, "verify needs the row's response, an object")
         wants_verdict = request.header(VERDICT_HEADER) is not None
         # Else the row too, as it came, whatever the verifier makes of it.
-        answer: dict[str, Any] = {VERDICT_KEY: True} if wants_verdict else dict(request)
+        answer: dict[str, Any] = {} if wants_verdict else dict(request)
         sessions = self.resource_sessions
         session_id = sessions.id_of(request)
         if session_id is not None:
@@ -209,6 +209,8 @@ class ResourcesServer(Server):
         else:
             async with sessions.passing() as state:
                 answer |= await self.verifying.verdict(state, request)
+        if wants_verdict:
+            answer[VERDICT_KEY] = True  # whatever the verifier said under it: else the row would be lost
         return answer
 
     async def _reverify_mode(self, request: RequestBody) -> dict[str, str]:

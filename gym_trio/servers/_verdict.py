@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import FailureKind, RolloutFailure, Stage
 
-__all__ = ["VERDICT_HEADER", "VERDICT_KEY", "finite_number", "verify_response", "whole_response"]
+__all__ = ["VERDICT_HEADER", "VERDICT_KEY", "finite_number", "verdict_headers", "verify_response", "whole_response"]
 
 # Sent with a verification by who has the row and the response, and needs only what the verifier has to say. An
 # environment that grants it says so under the key; one of other make passes the header over and answers with all.
@@ -36,9 +36,17 @@ def verify_response(answer: Any) -> dict[str, Any]:
     return {"reward": _finite(answer)}
 
 
+def verdict_headers(asked: Mapping[str, Any]) -> dict[str, str]:
+    """What asks for the verdict on ``asked`` alone: nothing does for a row with the key, which would pass for one."""
+    return {} if VERDICT_KEY in asked else {VERDICT_HEADER: "1"}
+
+
 def whole_response(answer: dict[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """The verify response to ``asked``, the row with its response, where ``answer`` may be the verdict alone."""
-    return {**asked, **answer} if answer.pop(VERDICT_KEY, False) else answer
+    if answer.get(VERDICT_KEY) is not True or VERDICT_KEY in asked:
+        return answer
+    del answer[VERDICT_KEY]
+    return {**asked, **answer}
 
 
 def finite_number(value: Any) -> float | None:

@@ -215,3 +215,65 @@ async def test_cancellation_at_every_step_leaves_no_session(cancel_at_step: Any,
                 break
             step += 1
         assert step > 5
+
+
+class Says(Plain):
+    """Its verdict has what an author put there."""
+
+    said: Any = None
+
+    async def verify(self, session: Any, request: Any) -> Any:
+        return self.said
+
+
+class OtherSays(Other, Says):
+    """The same, of other make."""
+
+
+class Dropping(Other):
+    """An environment of other make that does not send back what is long."""
+
+    async def _verify(self, request: Any) -> Any:
+        answer = dict(await super()._verify(request))
+        del answer["long"]
+        return answer
+
+
+@pytest.mark.parametrize("own", [{}, *({"_ng_verdict_only": value} for value in (True, False, "x"))])
+@pytest.mark.parametrize(
+    "said",
+    [
+        0.5,
+        {"format": 0.5, "answer": 1, "mask_sample": True, "mask_reason": "why"},
+        {"reward": 1, "response": {"other": 1}, "long": "short", "new": None, "ng_perf": {"mine": 1}},
+        {"reward": 1, "_ng_rollout_id": "8-0", "responses_create_params": {}},
+        {"reward": 1, "ng_agent_observations": {"tool_calls": 5}},
+    ],
+)
+async def test_a_result_is_the_same_whatever_row_and_verdict_say(own: Any, said: Any, monkeypatch: Any) -> None:
+    """Values, and the order of the keys, also of a row that has the key by which a verdict alone is known."""
+    monkeypatch.setattr(Says, "said", said)
+    row = {"reward": 7, **own, **ROW, "long": "x" * 1000, "new": 1}
+    results = []
+    for make in (Says, OtherSays):
+        async with open_parts(make) as parts:
+            result = (await parts.client.post("agent", "/run", json=row)).json()
+            result["response"].pop("created_at", None)
+            result["ng_perf"] = list(result["ng_perf"])
+            results.append(result)
+    assert results[0] == results[1]
+    assert list(results[0]) == list(results[1])
+    assert {key: result[key] for result in results for key in own} == own
+    async with open_parts(Dropping) as parts:
+        result = (await parts.client.post("agent", "/run", json=row)).json()
+    assert "long" not in result
+    assert {key: result[key] for key in own} == own
+
+
+@pytest.mark.parametrize("flag", [False, "x"])
+async def test_a_verdict_cannot_unsay_that_it_is_one(flag: Any, monkeypatch: Any) -> None:
+    """The row is in the result, whatever an author puts under the key."""
+    monkeypatch.setattr(Says, "said", {"reward": 1, "_ng_verdict_only": flag})
+    async with open_parts(Says) as parts:
+        result = (await parts.client.post("agent", "/run", json={**ROW, "long": "x"})).json()
+    assert (result["long"], result["reward"]) == ("x", 1.0)
