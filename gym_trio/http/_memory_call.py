@@ -14,6 +14,7 @@ from ..errors import Delivery, PeerDropped, ProtocolError, TransportError
 from ..remember import remember
 from ._direct import Answer, DirectRoute
 from ._disconnect import App, Message, Scope
+from ._http1_grammar import TOKEN_BYTES
 from ._message import HeaderPairs, Request, Response
 
 __all__ = ["KnownPairs", "MemoryCall", "StreamedCall", "ask_directly"]
@@ -240,8 +241,8 @@ class MemoryCall:
 def _fit(known: KnownPairs, name: bytes, value: bytes) -> tuple[bytes, bytes]:
     """A header as a client would see it. **Errors**: `ValueError` or `TypeError` for what cannot be sent."""
     line = b"".join((name, value))  # which refuses what is not bytes
-    if _LF in line or _CR in line or _NUL in line:
-        raise ValueError("a response header contains a line end or NUL")
+    if _LF in line or _CR in line or _NUL in line or not name or name.translate(None, TOKEN_BYTES):
+        raise ValueError(f"{name!r}: {value!r} is not a header")
     pair = name.lower(), value.strip(b" \t")
     if len(line) <= _LONGEST_KNOWN_PAIR:
         remember(known, (name, value), pair, _MOST_KNOWN_PAIRS)
@@ -288,7 +289,7 @@ async def ask_directly(
 def _plain_response(answer: Answer, max_body_bytes: int, known: KnownPairs) -> Response | None:
     """What nearly every answer comes to; None for one that has to go the way of messages, where all rules are."""
     status, headers, body = answer
-    if status != 200 or len(body) > max_body_bytes:
+    if type(status) is not int or status != 200 or len(body) > max_body_bytes:
         return None
     raw_headers = []
     try:

@@ -62,11 +62,12 @@ async def answers(reply: Any) -> list[Any]:
     [
         {"a": 1},
         Reply(b"abc"),
-        *(Reply({"a": 1}, status=status) for status in (204, 304, 503, 99, 100, "200")),
+        *(Reply({"a": 1}, status=status) for status in (204, 304, 503, 99, 100, "200", 200.0, None)),
         *(Reply(b"abc", headers=((b"Content-Length", length),)) for length in (b"3", b"4", b"0", b"03", b"-3", b"x")),
         Reply(b"", headers=((b"content-length", b"3"),)),
         Reply({}, headers=((b"transfer-encoding", b"chunked"), (b"connection", b"close"))),
         Reply({}, headers=((b"x", b"a\r\nb"),)),
+        *(Reply({}, headers=((name, b"v"),)) for name in (b"", b"a b", b"a:b", b"\xe4", b"X-Fit_1")),
         Reply({}, headers=(("x", "y"),)),  # type: ignore[arg-type]
         Reply({}, headers=SHARED),  # type: ignore[arg-type]
     ],
