@@ -137,7 +137,9 @@ class ModelEndpoint(DirectEndpoint):
             content = await read_body(receive)
         except errors.PeerDropped:
             return
-        await self._carry_out(scope["headers"], scope.get("path_params") or {}, content, send)
+        carrying_out = self._carry_out(scope["headers"], scope.get("path_params") or {}, content, send)
+        del content  # a provider may take minutes
+        await carrying_out
 
     def direct(
         self, headers: list[tuple[bytes, bytes]], path_params: dict[str, str], content: bytes
@@ -163,7 +165,9 @@ class ModelEndpoint(DirectEndpoint):
         """
         call = _Call(self._server, self._form)
         try:
-            answer = await call.answer(headers, path_params, content, send)
+            answering = call.answer(headers, path_params, content, send)
+            del content
+            answer = await answering
             if answer is not None and send is not None:
                 await send_content(send, *answer)
             return answer
@@ -203,7 +207,7 @@ class _Call:
         try:
             body = _parse(content) if isinstance(content, bytes) else content
             request = ModelRequest(body, headers, path_params)
-            del content, body  # a provider may take minutes
+            del content, body
             request.form, request.attempts = self._form, self._attempts
             self._request = request
             if self._server.recorder is not None:
@@ -265,23 +269,26 @@ class _Call:
         recorder, request = self._server.recorder, self._request
         if recorder is None or request is None:
             return
-        recorder.record(
-            ModelCall(
-                server=self._server.name,
-                rollout_id=request.rollout_id,
-                api=self._form,
-                request=request,
-                response=self._response,
-                outcome=self.outcome,
-                status=self._status,
-                error=self._error,
-                started_at=self._wall,
-                duration_seconds=time.perf_counter() - self._start,
-                first_byte_seconds=self._first_byte,
-                streamed=bool(request.get("stream")),
-                attempts=tuple(self._attempts),
-            )
+        call = ModelCall(
+            server=self._server.name,
+            rollout_id=request.rollout_id,
+            api=self._form,
+            request=request,
+            response=self._response,
+            outcome=self.outcome,
+            status=self._status,
+            error=self._error,
+            started_at=self._wall,
+            duration_seconds=time.perf_counter() - self._start,
+            first_byte_seconds=self._first_byte,
+            streamed=bool(request.get("stream")),
+            attempts=tuple(self._attempts),
         )
+        try:
+            recorder.record(call)
+        except BaseException as raised:
+            # The answer is the client's all the same: in messages it has been sent.
+            logger.error("model server %s: its recorder raised", self._server.name, exc_info=sparing(raised))
 
 
 def _error_answer(form: str, error: Exception) -> tuple[int, dict[str, Any], float | None]:
