@@ -211,7 +211,7 @@ def encode_default(value: Any) -> Any:
 
 
 class DirectEndpoint:
-    """An ASGI endpoint that can answer from headers and body alone."""
+    """An ASGI endpoint that can answer from headers and body alone, until a sub-class overrides ``__call__``."""
 
     def direct(
         self, headers: list[tuple[bytes, bytes]], path_params: dict[str, str], content: bytes

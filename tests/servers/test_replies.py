@@ -6,9 +6,11 @@ import logging
 from typing import Any
 
 import pytest
+from starlette.middleware import Middleware
+from starlette.routing import Route
 
 from gym_trio.http import MemoryTransport, Origin, Request, open_lifespan, open_server, open_socket_transport
-from gym_trio.servers import Reply, RequestBody, ResourcesServer
+from gym_trio.servers import JsonEndpoint, Reply, RequestBody, ResourcesServer
 
 SHARED = [(b"x-shared", b"1")]  # as an author may write it who does not know that headers are a tuple
 OURS = frozenset({b"date", b"server", b"connection"})
@@ -37,9 +39,9 @@ def below_a_layer(app: Any) -> Any:
     return layer
 
 
-async def answers(reply: Any) -> list[Any]:
+async def answers(reply: Any, make: Any = Answering) -> list[Any]:
     """Status, headers and body, or the error: in memory at once, in memory in parts, over a socket; then once more."""
-    server = Answering(name="env")
+    server = make(name="env")
     server.reply = reply
     seen: list[Any] = []
     async with open_lifespan(server.app) as state, open_socket_transport() as sockets, open_server(server.app) as real:
@@ -82,3 +84,67 @@ async def test_a_reply_is_the_same_wherever_its_server_is(reply: Any, caplog: An
         if each[0][2] != b"Internal Server Error\n":
             assert [cookie.partition(b";")[0] for cookie in cookies] == [b"whose=" + whose]
     assert SHARED == [(b"x-shared", b"1")]
+
+
+class Layer:
+    """An ASGI middleware."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def stamp(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], (b"x-path", scope["path"].encode())]}
+            await send(message)
+
+        await self.app(scope, receive, stamp)
+
+
+class Stamping(JsonEndpoint):
+    """An author's endpoint: it sees each request, and has a header of its own."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await Layer(super().__call__)(scope, receive, send)
+
+
+class Renamed(Stamping):
+    """It inherits the call."""
+
+
+class Outer(Answering):
+    """Its endpoints are of its author's making, each in another way."""
+
+    made: Any = None
+
+    def routes(self) -> Any:
+        return [type(self).made(self.answer), *ResourcesServer.routes(self)]
+
+
+def called_on_instance(handler: Any) -> Route:
+    async def asgi(scope: Any, receive: Any, send: Any) -> None:
+        await Stamping(handler, server="env")(scope, receive, send)
+
+    route = Route("/answer", endpoint=JsonEndpoint(handler, server="env"), methods=["POST"])
+    route.app = asgi
+    return route
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda handler: Route("/answer", endpoint=Stamping(handler, server="env"), methods=["POST"]),
+        lambda handler: Route("/answer", endpoint=Renamed(handler, server="env"), methods=["POST"]),
+        lambda handler: Route(
+            "/answer", endpoint=JsonEndpoint(handler, server="env"), methods=["POST"], middleware=[Middleware(Layer)]
+        ),
+        called_on_instance,
+    ],
+)
+async def test_what_an_author_puts_around_an_answer_is_there_in_memory_too(made: Any, monkeypatch: Any) -> None:
+    """An endpoint with a call of its own, a route's middleware, an app in its place."""
+    monkeypatch.setattr(Outer, "made", made)
+    seen = await answers({"a": 1}, Outer)
+    for each in (seen[:3], seen[3:]):
+        assert each[0] == each[1] == each[2]
+        assert (b"x-path", b"/answer") in each[0][1]
