@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 import trio
 
@@ -15,7 +14,7 @@ from ..remember import remember
 from ._direct import DirectApp
 from ._disconnect import DISCONNECT_EXTENSION, App, Scope, never_apart, without_watch
 from ._encode import KnownHeaders, check_request_line, frame
-from ._memory_call import KnownPairs, MemoryCall, StreamedCall, ask_directly
+from ._memory_call import KnownPairs, MemoryCall, StreamedCall, ask_directly, path_of
 from ._message import Origin, Request, Response, StreamedResponse
 
 __all__ = ["MemoryTransport", "begin_work"]
@@ -31,7 +30,7 @@ class _Line:
 
     def __init__(self, method: str, target: bytes, origin: Origin, app: App) -> None:
         self.request_line = method, target, origin
-        self.path = unquote_to_bytes(target.partition(b"?")[0]).decode("utf-8", "replace")
+        self.path = path_of(target)
         self.route = app.find_direct(method, self.path) if isinstance(app, DirectApp) else None
         self._scope: dict[str, Any] | None = None  # made when the app is first called
 

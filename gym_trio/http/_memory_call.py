@@ -6,6 +6,7 @@ import enum
 import logging
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import httpx
 import trio
@@ -17,7 +18,7 @@ from ._disconnect import App, Message, Scope
 from ._http1_grammar import TOKEN_BYTES
 from ._message import HeaderPairs, Request, Response
 
-__all__ = ["KnownPairs", "MemoryCall", "StreamedCall", "ask_directly"]
+__all__ = ["KnownPairs", "MemoryCall", "StreamedCall", "ask_directly", "path_of"]
 
 KnownPairs = dict[tuple[bytes, bytes], tuple[bytes, bytes]]  # response headers that were found fit, and their form
 
@@ -249,6 +250,11 @@ def _fit(known: KnownPairs, name: bytes, value: bytes) -> tuple[bytes, bytes]:
     return pair
 
 
+def path_of(target: bytes) -> str:
+    """The path as apps get it: decoded, and without the query."""
+    return unquote_to_bytes(target.partition(b"?")[0]).decode("utf-8", "replace")
+
+
 async def ask_directly(
     route: DirectRoute,
     request: Request,
@@ -282,7 +288,7 @@ async def ask_directly(
         await send({"type": "http.response.body", "body": content})
 
     call = MemoryCall(request, max_body_bytes, known_pairs)
-    await call.run(in_messages, {"method": request.method, "path": request.target.decode("ascii")})
+    await call.run(in_messages, {"method": request.method, "path": path_of(request.target)})
     return call.response()
 
 

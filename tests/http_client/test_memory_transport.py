@@ -684,12 +684,18 @@ async def test_a_direct_answer_lets_go_of_the_body() -> None:
 
 
 async def test_a_direct_answer_that_fails_is_a_500(caplog) -> None:
-    """What was raised is in the log, with who was asked; what ends a program reaches the sender."""
+    """What was raised is in the log, with who was asked, as of a called one; what ends a program reaches the sender."""
+
+    async def layer(scope, receive, send) -> None:
+        await app.give()
+
     app = AtOnce(200, (), b"")
     app.failure = ValueError("mine")
-    response = await MemoryTransport(app).send(post())
-    assert (response.status, response.text) == (500, "Internal Server Error\n")
-    assert [(record.message, record.exc_info[0]) for record in caplog.records] == [("POST /direct failed", ValueError)]
+    for asked in (app, layer):
+        response = await MemoryTransport(asked).send(post(b"/direct%20it/%C3%A4?key=secret"))
+        assert (response.status, response.text) == (500, "Internal Server Error\n")
+    told = [(record.message, record.exc_info[0]) for record in caplog.records]
+    assert told == [("POST /direct it/ä failed", ValueError)] * 2
     app.failure = KeyboardInterrupt("stop")
     with pytest.raises(KeyboardInterrupt):
         await MemoryTransport(app).send(post())
