@@ -92,9 +92,11 @@ def stage() -> Stage:
 
 
 @asynccontextmanager
-async def open_episodes(stage: Stage, serve: Any = "memory", **config: Any) -> AsyncIterator[Any]:
+async def open_episodes(
+    stage: Stage, serve: Any = "memory", shop_type: type[StagedShop] = StagedShop, **config: Any
+) -> AsyncIterator[Any]:
     client = ServerClient()
-    shop, agent = StagedShop(name="shop", client=client), StagedAgent(name="agent", client=client)
+    shop, agent = shop_type(name="shop", client=client), StagedAgent(name="agent", client=client)
     shop.stage = agent.stage = stage
     block = {"resources_server": SHOP_REF, "agent_server": AGENT_REF, **config}
     environment = EnvironmentServer(name="env", config=block, client=client)
@@ -452,3 +454,25 @@ async def test_cleanup_undoes_each_entry_once_and_keeps_every_error(autojump_clo
     assert trio.current_time() == pytest.approx(3)
     await cleanup.aclose()
     assert log == ["good", "hangs", "bad"]
+
+
+class OtherShop(StagedShop):
+    """One of other make, which knows of no verdict alone."""
+
+    async def _verify(self, request: Any) -> Any:
+        request._headers = [pair for pair in request._headers if pair[0] != b"x-ng-verdict-only"]
+        return await super()._verify(request)
+
+
+@pytest.mark.parametrize("own", [{}, *({"_ng_verdict_only": value} for value in (True, False, "x"))])
+async def test_the_result_of_an_episode_is_the_same_whoever_has_the_row(stage: Stage, own: Any) -> None:
+    """Values and the order of keys, also of a row that has the key by which a verdict alone is known."""
+    results = []
+    for make in (StagedShop, OtherShop):
+        async with open_episodes(stage, shop_type=make) as gym:
+            answer = await run(gym, task_data={**own, "reward": 7, "answer": 42, "last": 1})
+            results.append(answer["result"])
+    assert results[0] == results[1]
+    assert list(results[0]) == list(results[1])
+    assert results[0]["reward"] == 1.0
+    assert {key: results[0][key] for key in own} == own
