@@ -12,7 +12,7 @@ from ..config import structure
 from ..errors import FailureKind, RequestRefused, Stage
 from ..threads import Threads
 from ._aggregate import aggregate_of
-from ._body import RequestBody
+from ._body import RequestBody, encode_json
 from ._mcp import McpExposure
 from ._resource_sessions import ResourceSessions
 from ._server import LIMIT_KEYS, Server
@@ -197,21 +197,22 @@ class ResourcesServer(Server):
     async def _verify(self, request: RequestBody) -> Mapping[str, Any]:
         if not isinstance(request.get("response"), (dict, Mapping)):
             raise RequestRefused(422, "verify needs the row's response, an object")
+        row = dict(request)  # as it came, whatever keys the verifier makes or deletes
         wants_verdict = request.header(VERDICT_HEADER) is not None
-        # Else the row too, as it came, whatever the verifier makes of it.
-        answer: dict[str, Any] = {} if wants_verdict else dict(request)
+        mark = _mark_of(row) if wants_verdict and self.verifying.shares_request else None
         sessions = self.resource_sessions
         session_id = sessions.id_of(request)
         if session_id is not None:
             with sessions.using_id(session_id) as session:
-                answer |= await self.verifying.verdict(session.state, request)
+                verdict = await self.verifying.verdict(session.state, request)
             sessions.end_with(request, session_id)
         else:
             async with sessions.passing() as state:
-                answer |= await self.verifying.verdict(state, request)
-        if wants_verdict:
-            answer[VERDICT_KEY] = True  # whatever the verifier said under it: else the row would be lost
-        return answer
+                verdict = await self.verifying.verdict(state, request)
+        if wants_verdict and (mark is None or mark == _mark_of(row)):
+            verdict[VERDICT_KEY] = True  # whatever the verifier said under it: else the row would be lost
+            return verdict
+        return {**row, **verdict}  # what was changed within a value belongs to the result, and only this side knows it
 
     async def _reverify_mode(self, request: RequestBody) -> dict[str, str]:
         return {"reverify_mode": self.reverify_mode}
@@ -219,3 +220,8 @@ class ResourcesServer(Server):
 
 def _own_close(session: Any) -> Any:
     return getattr(session, "aclose", None) or getattr(session, "close", None)
+
+
+def _mark_of(row: Mapping[str, Any]) -> int:
+    """What tells whether something within ``row`` has changed. Not the text itself: a verifier may wait for long."""
+    return hash(encode_json(row))

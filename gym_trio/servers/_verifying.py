@@ -72,6 +72,11 @@ class Verifying:
     def _at_once(self) -> trio.CapacityLimiter:
         return trio.CapacityLimiter(self._server.limits.verify_processes)
 
+    @property
+    def shares_request(self) -> bool:
+        """Whether the verifier gets the request itself, and no copy of it."""
+        return self._place is not PROCESS
+
     async def verdict(self, session: Any, request: RequestBody) -> dict[str, Any]:
         """The keys of a verify response for ``request``.
 

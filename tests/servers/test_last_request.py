@@ -277,3 +277,51 @@ async def test_a_verdict_cannot_unsay_that_it_is_one(flag: Any, monkeypatch: Any
     async with open_parts(Says) as parts:
         result = (await parts.client.post("agent", "/run", json={**ROW, "long": "x"})).json()
     assert (result["long"], result["reward"]) == ("x", 1.0)
+
+
+def meddle(request: Any) -> float:
+    """Change what came, within its values and without."""
+    request["response"]["output"].append({"type": "seen"})
+    request["nested"]["list"][0]["deep"] = 2
+    request["new"] = 1
+    del request["long"]
+    return 0.5
+
+
+class Meddles(Plain):
+    async def verify(self, session: Any, request: Any) -> Any:
+        return meddle(request)
+
+
+class MeddlesInAThread(Plain):
+    verify_in_process = False
+
+    def verify(self, session: Any, request: Any) -> Any:  # type: ignore[override]
+        return meddle(request)
+
+
+class MeddlesThenDeletes(Plain):
+    async def verify(self, session: Any, request: Any) -> Any:
+        meddle(request)
+        del request["nested"], request["response"]
+        return {"reward": 0.5, "_ng_verdict_only": True}
+
+
+@pytest.mark.parametrize("kind", [Meddles, MeddlesInAThread, MeddlesThenDeletes])
+async def test_what_a_verifier_changes_within_a_value_is_in_the_result(kind: Any) -> None:
+    """As in the answer to who does not ask for the verdict alone; the keys are those that came."""
+    results = []
+    for make in (kind, type("Stripped", (kind, Other), {"_verify": Other._verify})):
+        async with open_parts(make) as parts:
+            row = {**ROW, "long": "x", "nested": {"list": [{"deep": 1}]}}
+            result = (await parts.client.post("agent", "/run", json=row)).json()
+            result["response"].pop("created_at", None)
+            result.pop("ng_perf")
+            results.append(result)
+    for result in results:
+        assert result["response"]["output"][-1] == {"type": "seen"}
+        assert (result["nested"], result["long"], result["reward"]) == ({"list": [{"deep": 2}]}, "x", 0.5)
+        assert "new" not in result
+    first, second = ({key: value for key, value in result.items() if "verdict" not in key} for result in results)
+    assert first == second
+    assert list(first) == list(second)
