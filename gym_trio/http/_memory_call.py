@@ -243,7 +243,7 @@ def _fit(known: KnownPairs, name: bytes, value: bytes) -> tuple[bytes, bytes]:
     """A header as a client would see it. **Errors**: `ValueError` or `TypeError` for what cannot be sent."""
     line = b"".join((name, value))  # which refuses what is not bytes
     if _LF in line or _CR in line or _NUL in line or not name or name.translate(None, TOKEN_BYTES):
-        raise ValueError(f"{name!r}: {value!r} is not a header")
+        raise ValueError(f"the response header {name!r} cannot be sent")
     pair = name.lower(), value.strip(b" \t")
     if len(line) <= _LONGEST_KNOWN_PAIR:
         remember(known, (name, value), pair, _MOST_KNOWN_PAIRS)

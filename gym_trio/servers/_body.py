@@ -31,6 +31,8 @@ __all__ = [
     "send_json",
 ]
 
+HeaderList = list[tuple[bytes, bytes]]
+PathParams = dict[str, str]
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -213,9 +215,7 @@ def encode_default(value: Any) -> Any:
 class DirectEndpoint:
     """An ASGI endpoint that can answer from headers and body alone, until a sub-class overrides ``__call__``."""
 
-    def direct(
-        self, headers: list[tuple[bytes, bytes]], path_params: dict[str, str], content: bytes
-    ) -> Awaitable[Answer] | None:
+    def direct(self, headers: HeaderList, path_params: PathParams, content: bytes) -> Awaitable[Answer] | None:
         """The answer to a request with ``content`` for its body; None, and nothing has been done, where it needs more.
 
         **Ownership**: the endpoint keeps ``content`` no longer than it needs it.
@@ -257,7 +257,7 @@ class JsonEndpoint(DirectEndpoint):
         del content  # a handler may wait for long
         await send_content(send, *await answering)
 
-    async def direct(self, headers: list[tuple[bytes, bytes]], path_params: dict[str, str], content: bytes) -> Answer:
+    async def direct(self, headers: HeaderList, path_params: PathParams, content: bytes) -> Answer:
         request: RequestBody | None = None
         given = _NO_HEADERS
         try:

@@ -17,6 +17,8 @@ from ._authored import pending, sparing
 from ._body import (
     JSON_CONTENT,
     DirectEndpoint,
+    HeaderList,
+    PathParams,
     Receive,
     RequestBody,
     Scope,
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 __all__ = ["ModelServer"]
+
+Content = bytes | dict[str, Any]  # a body, parsed or not
 
 logger = logging.getLogger("gym_trio.servers")
 
@@ -141,9 +145,7 @@ class ModelEndpoint(DirectEndpoint):
         del content  # a provider may take minutes
         await carrying_out
 
-    def direct(
-        self, headers: list[tuple[bytes, bytes]], path_params: dict[str, str], content: bytes
-    ) -> Awaitable[Answer] | None:
+    def direct(self, headers: HeaderList, path_params: PathParams, content: bytes) -> Awaitable[Answer] | None:
         try:
             body = _parse(content)
         except errors.RequestRefused:
@@ -153,11 +155,7 @@ class ModelEndpoint(DirectEndpoint):
         return cast(Awaitable[Answer], self._carry_out(headers, path_params, body, None))
 
     async def _carry_out(
-        self,
-        headers: list[tuple[bytes, bytes]],
-        path_params: dict[str, str],
-        content: bytes | dict[str, Any],
-        send: Send | None,
+        self, headers: HeaderList, path_params: PathParams, content: Content, send: Send | None
     ) -> Answer | None:
         """Answer the request with the body ``content``, parsed or not; None for a stream, which has been sent.
 
@@ -197,11 +195,7 @@ class _Call:
         self._start = time.perf_counter()
 
     async def answer(
-        self,
-        headers: list[tuple[bytes, bytes]],
-        path_params: dict[str, str],
-        content: bytes | dict[str, Any],
-        send: Send | None,
+        self, headers: HeaderList, path_params: PathParams, content: Content, send: Send | None
     ) -> Answer | None:
         """The whole answer, or the refusal; None when there was a stream, which has been sent to its end."""
         try:
