@@ -12,7 +12,7 @@ from ..config import structure
 from ..errors import FailureKind, RequestRefused, Stage
 from ..threads import Threads
 from ._aggregate import aggregate_of
-from ._body import RequestBody, encode_json
+from ._body import RequestBody
 from ._mcp import McpExposure
 from ._resource_sessions import ResourceSessions
 from ._server import LIMIT_KEYS, Server
@@ -125,8 +125,8 @@ class ResourcesServer(Server):
         A class made inside a function is forked for each verification instead; what that leaves running ends with it.
         See `EnvironmentLimits` for the bounds, and `in_thread` for what blocks in an ``async def``.
 
-        The result's row is ``request`` as it came, and what is returned: keys that are set or deleted here do not show
-        in it. What is changed within a value, as within ``response``, does, but from a process.
+        The result's row is ``request`` as it came, and what is returned. What is changed in ``request`` here, also
+        within a value of it, does not show there, wherever this runs.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define verify")
 
@@ -197,9 +197,9 @@ class ResourcesServer(Server):
     async def _verify(self, request: RequestBody) -> Mapping[str, Any]:
         if not isinstance(request.get("response"), (dict, Mapping)):
             raise RequestRefused(422, "verify needs the row's response, an object")
-        row = dict(request)  # as it came, whatever keys the verifier makes or deletes
         wants_verdict = request.header(VERDICT_HEADER) is not None
-        mark = _mark_of(row) if wants_verdict and self.verifying.shares_request else None
+        # Who wants more gets the row as it came, whatever the verifier makes of it.
+        row = {} if wants_verdict else self.verifying.untouched(request)
         sessions = self.resource_sessions
         session_id = sessions.id_of(request)
         if session_id is not None:
@@ -209,10 +209,9 @@ class ResourcesServer(Server):
         else:
             async with sessions.passing() as state:
                 verdict = await self.verifying.verdict(state, request)
-        if wants_verdict and (mark is None or mark == _mark_of(row)):
+        if wants_verdict:
             verdict[VERDICT_KEY] = True  # whatever the verifier said under it: else the row would be lost
-            return verdict
-        return {**row, **verdict}  # what was changed within a value belongs to the result, and only this side knows it
+        return {**row, **verdict}
 
     async def _reverify_mode(self, request: RequestBody) -> dict[str, str]:
         return {"reverify_mode": self.reverify_mode}
@@ -220,8 +219,3 @@ class ResourcesServer(Server):
 
 def _own_close(session: Any) -> Any:
     return getattr(session, "aclose", None) or getattr(session, "close", None)
-
-
-def _mark_of(row: Mapping[str, Any]) -> int:
-    """What tells whether something within ``row`` has changed. Not the text itself: a verifier may wait for long."""
-    return hash(encode_json(row))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import functools
 import inspect
@@ -72,10 +73,10 @@ class Verifying:
     def _at_once(self) -> trio.CapacityLimiter:
         return trio.CapacityLimiter(self._server.limits.verify_processes)
 
-    @property
-    def shares_request(self) -> bool:
-        """Whether the verifier gets the request itself, and no copy of it."""
-        return self._place is not PROCESS
+    def untouched(self, request: RequestBody) -> dict[str, Any]:
+        """The row in ``request``, which stays as it is whatever the verifier does to the request it is given."""
+        row = dict(request)
+        return row if self._place is PROCESS else copy.deepcopy(row)  # a process gets a copy anyway
 
     async def verdict(self, session: Any, request: RequestBody) -> dict[str, Any]:
         """The keys of a verify response for ``request``.
