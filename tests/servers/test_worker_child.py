@@ -166,6 +166,6 @@ def test_a_program_without_a_guard_is_told_so(tmp_path: pathlib.Path, then: str)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, env=environment, timeout=100)
     answers = [line for line in (ran.stderr + ran.stdout).splitlines() if "500 {" in line]
-    assert len(answers) == 2
+    assert 1 <= len(answers) <= 2  # the process may be ended before its own is out
     assert all("under if __name__ == '__main__'" in answer for answer in answers)
     assert any("could not be set up: ImportError" in answer for answer in answers)
