@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import enum
 import functools
 import inspect
@@ -15,7 +14,7 @@ from ..errors import FailureKind, RolloutFailure, Stage
 from ..threads import Threads
 from ._answers import job_answer
 from ._authored import pending
-from ._body import RequestBody
+from ._body import RequestBody, encode_json, parse_object
 from ._jobs import Verification
 from ._verdict import verify_response
 from ._worker_pool import WorkerPool
@@ -76,7 +75,8 @@ class Verifying:
     def untouched(self, request: RequestBody) -> dict[str, Any]:
         """The row in ``request``, which stays as it is whatever the verifier does to the request it is given."""
         row = dict(request)
-        return row if self._place is PROCESS else copy.deepcopy(row)  # a process gets a copy anyway
+        # A process gets a copy anyway. The row came as JSON.
+        return row if self._place is PROCESS else parse_object(encode_json(row))
 
     async def verdict(self, session: Any, request: RequestBody) -> dict[str, Any]:
         """The keys of a verify response for ``request``.

@@ -392,3 +392,14 @@ async def test_the_row_of_a_result_is_the_one_that_came(open_servers: Any, kind:
             row = {"row": 1, "gone": 2, "response": {"a": 1}}
             answer = await gym.client.post("env", "/verify", json=row, cookies=cookies)
             assert answer.json() == {**row, "response": {"a": 1}, "reward": 0.5}
+
+
+async def test_a_deep_row_is_verified(open_servers: Any) -> None:
+    """As deep as JSON may be, past what copying it value by value in Python would bear."""
+    deep: Any = 1
+    for _ in range(600):
+        deep = {"in": deep}
+    async with open_servers((MeddlesOnTheLoop, "env", {})) as gym:
+        row = {"row": deep, "gone": 2, "response": {}}
+        answer = await gym.client.post("env", "/verify", json=row)
+        assert answer.json() == {**row, "reward": 0.5}
