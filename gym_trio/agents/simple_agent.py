@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
-import trio
 
 from ..config import finite_seconds, optional, positive_int
-from ..errors import FailureKind, RolloutFailure, Stage
 from ..servers import (
     AgentServer,
     LoopEnd,
@@ -18,6 +16,7 @@ from ..servers import (
     RemoteTool,
     RequestBody,
     ToolCaller,
+    bounded,
     input_items,
     mcp_accesses_of,
     open_mcp_accesses,
@@ -25,8 +24,6 @@ from ..servers import (
 )
 
 __all__ = ["SimpleAgent", "SimpleAgentSettings"]
-
-T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
@@ -63,7 +60,7 @@ class SimpleAgent(AgentServer):
 
     def responses(self, request: RequestBody) -> Coroutine[Any, Any, Mapping[str, Any]]:
         limit = self.settings.total_timeout_seconds
-        return _within(limit, self._respond(request), "the agent's %g s passed (total_timeout_seconds)")
+        return bounded(self._respond(request), limit, "the agent's", "passed (total_timeout_seconds)")
 
     async def _respond(self, request: RequestBody) -> Mapping[str, Any]:
         accesses = mcp_accesses_of(request.agent_session)
@@ -85,7 +82,7 @@ class SimpleAgent(AgentServer):
     def _step(self, request: RequestBody, items: list[Any]) -> Awaitable[dict[str, Any]]:
         limit = self.settings.step_timeout_seconds
         asked = self.call_model({**request, "input": items}, rollout_id=request.rollout_id)
-        return _within(limit, asked, "a model call's %g s passed (step_timeout_seconds)")
+        return bounded(asked, limit, "a model call's", "passed (step_timeout_seconds)")
 
 
 def _offer(request: RequestBody, opened: Sequence[McpTools]) -> dict[str, RemoteTool]:
@@ -102,14 +99,3 @@ def _offer(request: RequestBody, opened: Sequence[McpTools]) -> dict[str, Remote
                 others[name] = functools.partial(tools.call, name)
     request["tools"] = offered
     return others
-
-
-def _within(seconds: float | None, call: Coroutine[Any, Any, T], late: str) -> Coroutine[Any, Any, T]:
-    """``call``, bounded where there is a bound. Without one nothing waits around it as long as the rollout does."""
-    return call if seconds is None else _bounded(seconds, call, late)
-
-
-async def _bounded(seconds: float, call: Awaitable[T], late: str) -> T:
-    with trio.move_on_after(seconds):
-        return await call
-    raise RolloutFailure(FailureKind.AGENT_TIMEOUT, late % seconds, stage=Stage.AGENT)

@@ -6,7 +6,7 @@
 `ToolCaller`          an agent's tool calls, to its environment and back
 `EnvironmentLink`     an agent's session at its environment, which it always closes
 `tool_loop`           ask, carry out the calls, ask again, until an answer without a call
-`within`              a bound where there is one
+`within`, `bounded`   a bound where there is one
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
 `GymnasiumServer`     an environment that is stepped: ``/reset`` and ``/step``
 `EnvironmentServer`   episodes: seeds an environment and an agent, and always closes both
@@ -46,7 +46,7 @@ from ._server import COMMON_KEYS, Server
 from ._tool_loop import LoopEnd, open_calls, tool_loop
 from ._tools import Tool, tool, tools_of
 from ._verdict import verify_response
-from ._within import within
+from ._within import bounded, within
 
 # The implementations of ``environment_servers`` blocks, by NeMo Gym's names.
 ENVIRONMENT_SERVERS: Mapping[str, str] = {
@@ -87,6 +87,7 @@ __all__ = [
     "Tool",
     "ToolCaller",
     "add_usage",
+    "bounded",
     "failure_from_wire",
     "failure_of",
     "failure_to_wire",

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import trio
 
-from ..errors import FailureKind, ResponseError, RolloutFailure, Stage, TransportError
+from ..errors import ResponseError, RolloutFailure, TransportError
 from ._body import RequestBody
 from ._failures import failure_of
 from ._tools import NO_TOOLS
+from ._within import bounded
 
 if TYPE_CHECKING:
     from ._agent import AgentServer
 
 __all__ = ["RemoteTool", "ToolCaller"]
 
-RemoteTool = Callable[[Mapping[str, Any]], Awaitable[str]]
+RemoteTool = Callable[[Mapping[str, Any]], Coroutine[Any, Any, str]]
 
 
 class ToolCaller:
@@ -85,7 +86,8 @@ class ToolCaller:
             with self._request.stages.tool_call(call.get("call_id")):
                 other = self._others.get(name)
                 called = self._post(name, arguments) if other is None else other(arguments)
-                text = await (called if self._seconds is None else self._bounded(name, called, self._seconds))
+                late = f"the tool {name[:100]} took over"
+                text = await bounded(called, self._seconds, late, "(tool_timeout_seconds)")
         return {"type": "function_call_output", "call_id": call.get("call_id"), "output": text}
 
     def _may_call(self, name: str) -> bool:
@@ -93,15 +95,6 @@ class ToolCaller:
             return bool(name)
         plain = name.replace("_", "").replace("-", "").replace(".", "")
         return plain.isascii() and plain.isalnum() and name not in NO_TOOLS
-
-    async def _bounded(self, name: str, called: Awaitable[str], seconds: float) -> str:
-        with trio.move_on_after(seconds):
-            return await called
-        raise RolloutFailure(
-            FailureKind.AGENT_TIMEOUT,
-            f"the tool {name[:100]} took over {seconds:g} s (tool_timeout_seconds)",
-            stage=Stage.AGENT,
-        )
 
     async def _post(self, name: str, arguments: dict[str, Any]) -> str:
         request = self._request

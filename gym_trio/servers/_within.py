@@ -1,13 +1,18 @@
-"""`within`: a bound where there is one."""
+"""`within` and `bounded`: a bound where there is one."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import trio
 
-__all__ = ["within"]
+from ..errors import FailureKind, RolloutFailure, Stage
+
+__all__ = ["bounded", "within"]
+
+T = TypeVar("T")
 
 _UNBOUNDED: Final = nullcontext()
 
@@ -18,3 +23,17 @@ def within(seconds: float | None) -> AbstractContextManager[object]:
     A scope is five objects and a place in trio's tree, for as long as a rollout waits inside of it.
     """
     return _UNBOUNDED if seconds is None else trio.move_on_after(seconds)
+
+
+def bounded(call: Coroutine[Any, Any, T], seconds: float | None, before: str, after: str) -> Coroutine[Any, Any, T]:
+    """``call``, cut after ``seconds``. With None it is ``call`` itself: nothing waits around it for as long as it does.
+
+    **Errors**: `RolloutFailure` (``agent_timeout``) that says ``before``, the seconds and ``after``.
+    """
+    return call if seconds is None else _cut(call, seconds, before, after)
+
+
+async def _cut(call: Coroutine[Any, Any, T], seconds: float, before: str, after: str) -> T:
+    with trio.move_on_after(seconds):
+        return await call
+    raise RolloutFailure(FailureKind.AGENT_TIMEOUT, f"{before} {seconds:g} s {after}", stage=Stage.AGENT)
