@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 
 import trio
 from hypercorn.config import Config, Sockets
-from hypercorn.utils import repr_socket_addr
+from hypercorn.utils import parse_socket_addr, repr_socket_addr
 
 from ..errors import UsageError
-from ._connection import Connection
+from ._connection import Address, Connection
 from ._http1_response import plain_response
 from ._hypercorn import HypercornSide
 from ._service import Service
-from ._sockets import set_tcp_options
+from ._sockets import set_options, tcp_options
 
 __all__ = ["Admission", "accept_connections", "open_listeners", "shown_address"]
 
@@ -60,7 +60,7 @@ def open_listeners(config: Config, given: Sockets | Iterable[socket.socket] | No
             sock.setblocking(False)
             if sock.family != socket.AF_UNIX:
                 # What is accepted inherits these. The probes find a client whose machine died, in two minutes.
-                set_tcp_options(sock, TCP_KEEPIDLE=60, TCP_KEEPINTVL=15, TCP_KEEPCNT=4)
+                set_options(sock, tcp_options(TCP_KEEPIDLE=60, TCP_KEEPINTVL=15, TCP_KEEPCNT=4))
         yield sockets
 
 
@@ -82,7 +82,9 @@ class Admission:
         self._nursery = nursery
         self._tls = tls
 
-    def admit(self, sock: socket.socket, *, secure: bool) -> None:
+    def admit(
+        self, sock: socket.socket, client: Address | None = None, server: Address | None = None, *, secure: bool
+    ) -> None:
         limit = self._service.limits.connections
         if limit is not None and len(self._service.connections) + self._hypercorn.connections >= limit:
             self._turn_away(sock, secure=secure)
@@ -92,7 +94,7 @@ class Admission:
             self._nursery.start_soon(self._go_on, sock, b"")
         else:
             try:
-                connection = Connection(self._service, self._service.arrivals, sock)
+                connection = Connection(self._service, self._service.arrivals, sock, client, server)
             except OSError as error:
                 _log.error("cannot serve a connection: %s", error)
                 self._turn_away(sock, secure=secure)
@@ -136,11 +138,13 @@ async def accept_connections(listener: socket.socket, admission: Admission, secu
     **Errors**: `OSError` when the socket itself is of no use. A machine that has run out of file descriptors is waited
     for; a connection that failed before it was accepted is passed over.
     """
+    family = listener.family
+    own_address = _address_of_all(listener)
     while True:
         await trio.lowlevel.wait_readable(listener)
         for _ in range(_ACCEPTS_IN_A_ROW):
             try:
-                sock, _address = listener.accept()
+                sock, peer = listener.accept()
             except BlockingIOError:
                 break
             except OSError as error:
@@ -152,4 +156,18 @@ async def accept_connections(listener: socket.socket, admission: Admission, secu
                     raise
             else:
                 sock.setblocking(False)
-                admission.admit(sock, secure=secure)
+                server = own_address or _address_of(sock)
+                admission.admit(sock, parse_socket_addr(family, peer), server, secure=secure)
+
+
+def _address_of_all(listener: socket.socket) -> Address | None:
+    """The server's end of each connection; None where they differ, because it listens on every address."""
+    address = _address_of(listener)
+    return None if address is None or address[0] in ("0.0.0.0", "::") else address
+
+
+def _address_of(sock: socket.socket) -> Address | None:
+    try:
+        return parse_socket_addr(sock.family, sock.getsockname())
+    except OSError:  # the client has gone already
+        return None

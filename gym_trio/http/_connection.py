@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextvars
 import enum
 import socket
 
 import trio
-from hypercorn.utils import parse_socket_addr
 
 from ._arrivals import Arrivals
 from ._disconnect import DISCONNECT_EXTENSION, Scope
@@ -19,7 +17,9 @@ from ._inbound import Inbound
 from ._service import Service
 from ._wire import ClientGone, Wire
 
-__all__ = ["Connection", "ConnectionState"]
+__all__ = ["Address", "Connection", "ConnectionState"]
+
+Address = tuple[str, int]
 
 
 class ConnectionState(enum.IntEnum):
@@ -43,20 +43,29 @@ class Connection:
     **Errors**: `OSError` from the constructor when the kernel takes no more sockets to watch; the socket is as it was.
 
     **Ownership**: owns its socket from the start and closes it, unless hypercorn takes it over.
+
+    ``client`` and ``server`` are the two ends as ASGI has them, None where they have no such address.
     """
 
-    def __init__(self, service: Service, arrivals: Arrivals, sock: socket.socket) -> None:
+    def __init__(
+        self,
+        service: Service,
+        arrivals: Arrivals,
+        sock: socket.socket,
+        client: Address | None = None,
+        server: Address | None = None,
+    ) -> None:
         self.socket = sock
         self.service = service
         self.wire = Wire(sock, service.limits, self._depart)
         self.inbound = Inbound(service, self.wire)
         self.state = _READING
         self._arrivals = arrivals
-        self._client, self._server = _addresses(sock)
+        self._client = client
+        self._server = server
         self._exchange: Exchange | None = None
         self._requests = 0
         self._life = trio.CancelScope()  # of the task that serves the connection
-        self._context = contextvars.copy_context()
         arrivals.watch(self.wire.descriptor, self.wire)
         service.connections.add(self)
 
@@ -83,7 +92,7 @@ class Connection:
 
         Bytes come back when hypercorn has to go on: those that it has to read before any from the socket.
         """
-        life = self._life = trio.CancelScope()
+        life = self._life
         try:
             with life:
                 return await self._serve(life)
@@ -177,7 +186,7 @@ class Connection:
                 raise others from None
         finally:
             # What the app set in context variables is not the next request's. Takes effect when the task next waits.
-            trio.lowlevel.current_task().context = self._context.copy()
+            trio.lowlevel.current_task().context = self.service.context.copy()
 
     async def _report(self, error: Exception, exchange: Exchange) -> None:
         if exchange.phase is LOST and (exchange.refusal is not None or _comes_from_departure(error)):
@@ -197,9 +206,9 @@ class Connection:
         exchange = self._exchange
         if exchange is not None and exchange.keep_alive:
             self._exchange = None
-            self._life = trio.CancelScope()  # the other task's; it takes its own
+            self._life = trio.CancelScope()  # the other task's
             self._enter(_READING)
-            self._context.copy().run(self.service.spawn, self)
+            self.service.context.copy().run(self.service.spawn, self)
 
     async def _go_on_after(self, exchange: Exchange) -> bool:
         """The app has ended: whether another request may follow."""
@@ -246,14 +255,3 @@ def _comes_from_departure(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _addresses(sock: socket.socket) -> tuple[tuple[str, int] | None, tuple[str, int] | None]:
-    """The client's and the server's, as ASGI has them. A client may have gone already, and with it its address."""
-    try:
-        return (
-            parse_socket_addr(sock.family, sock.getpeername()),
-            parse_socket_addr(sock.family, sock.getsockname()),
-        )
-    except OSError:
-        return None, None

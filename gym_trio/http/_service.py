@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,7 @@ class Service:
         self.limits = limits
         self.settings = Settings.of(config)
         self.arrivals = arrivals  # None: this platform cannot, and hypercorn's connection class serves
+        self.context = contextvars.copy_context()  # of which each request gets a copy
         self.state: dict[str, Any] = {}  # the lifespan's; each request gets a copy
         self.heads = HeadParser(limits)
         self.response_heads = ResponseHeads()

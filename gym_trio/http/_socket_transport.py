@@ -15,10 +15,11 @@ import trio
 from ..errors import ConnectFailed, Delivery, LocalResourceError, TransportError, TransportTimeout, UsageError
 from ._arrivals import Arrivals, open_arrivals
 from ._client_exchange import ClientExchange, NotSent, Shared
+from ._connector import Connector
 from ._encode import Framed, KnownHeaders, encode_head
 from ._httpx import HttpxInterface
 from ._message import HeaderPairs, Origin, Request, Response, StreamedResponse
-from ._origin_connection import Connection, connect
+from ._origin_connection import Connection
 from ._pool import OriginPool, PoolTimeout, closed_error
 from ._retry import Attempts
 from ._settings import Bounds, TransportSettings
@@ -67,6 +68,7 @@ class SocketTransport(HttpxInterface):
         self._settings = settings or TransportSettings()
         self._bounds = Bounds(connect=self._settings.connect_seconds, write=self._settings.write_seconds)
         self._pools: dict[Origin, OriginPool] = {}
+        self._connectors: dict[Origin, Connector] = {}  # of those that have a pool
         self._shared = Shared(self._settings.max_head_bytes)
         self._ssl_context = self._settings.ssl_context
         self._known_headers = KnownHeaders()
@@ -181,7 +183,7 @@ class SocketTransport(HttpxInterface):
         if isinstance(got, Connection):
             return got
         try:
-            connection = await connect(origin, self._settings, self._tls(origin), got, bounds.connect)
+            connection = await self._connectors[origin].connect(self._tls(origin), got, bounds.connect)
             if self._arrivals is not None:
                 connection.watch(self._arrivals)
         except BaseException as exc:
@@ -205,6 +207,7 @@ class SocketTransport(HttpxInterface):
         if origin.scheme not in ("http", "https"):
             raise UsageError(f"{origin}: only http and https are spoken here")
         settings = self._settings
+        self._connectors[origin] = Connector(origin, settings)
         pool = self._pools[origin] = OriginPool(
             settings.keepalive_seconds, settings.max_connections_per_origin, settings.max_concurrent_connects
         )

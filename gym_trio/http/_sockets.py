@@ -6,18 +6,28 @@ import contextlib
 import socket
 import struct
 
-__all__ = ["reset_on_close", "set_tcp_options"]
+__all__ = ["reset_on_close", "set_options", "tcp_options"]
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
 
 
-def set_tcp_options(sock: socket.socket, **options: int) -> None:
-    """Send at once, probe a silent peer, and ``options`` of TCP by name, as far as this platform has them."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in options.items():
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+def tcp_options(**options: int) -> tuple[tuple[int, int, int], ...]:
+    """For `set_options`: send at once, probe a silent peer, and ``options`` of TCP that this platform has, by name."""
+    return (
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        *(
+            (socket.IPPROTO_TCP, getattr(socket, name), value)
+            for name, value in options.items()
+            if hasattr(socket, name)
+        ),
+    )
+
+
+def set_options(sock: socket.socket, options: tuple[tuple[int, int, int], ...]) -> None:
+    """**Errors**: `OSError`."""
+    for level, option, value in options:
+        sock.setsockopt(level, option, value)
 
 
 def reset_on_close(sock: socket.socket) -> None:

@@ -18,8 +18,9 @@ from wsproto import events
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from ..errors import PeerDropped, ProtocolError, ResponseError, TransportError, TransportTimeout
+from ._connector import Connector
 from ._message import Origin
-from ._origin_connection import WOULD_BLOCK, Connection, connect
+from ._origin_connection import WOULD_BLOCK, Connection
 from ._settings import TransportSettings
 
 __all__ = ["WebSocket", "connect_websocket"]
@@ -304,7 +305,8 @@ async def connect_websocket(
     settings = settings or TransportSettings()
     origin, target = Origin.parse(url)
     context = (settings.ssl_context or httpx.create_ssl_context()) if origin.scheme == "https" else None
-    connection = await connect(origin, settings, context, trio.CancelScope(), settings.connect_seconds)
+    connector = Connector(origin, settings)
+    connection = await connector.connect(context, trio.CancelScope(), settings.connect_seconds)
     websocket = WebSocket(origin, connection, settings, max_message_bytes)
     ready = False
     try:

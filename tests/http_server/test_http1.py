@@ -299,6 +299,29 @@ async def test_scope(connect) -> None:
         assert (scope["scheme"], scope["root_path"], scope["asgi"]["version"]) == ("http", "", "3.0")
 
 
+@pytest.mark.parametrize(
+    ("host", "addresses"), [("0.0.0.0", ["127.0.0.1", "127.0.0.2"]), ("127.0.0.1", ["127.0.0.1"])], ids=["any", "one"]
+)
+async def test_each_connection_has_the_addresses_of_its_own_ends(connect, host: str, addresses: list[str]) -> None:
+    """Also of a server that listens on every address of its machine."""
+    ends = []
+
+    async def app(scope, receive, send) -> None:
+        if scope["type"] == "http":
+            ends.append((scope["client"], scope["server"]))
+        await send(START)
+        await send(body(b""))
+
+    asked = []
+    async with open_server(app, host=host) as server:
+        for address in addresses:
+            async with connect(f"http://{address}:{server.port}") as client:
+                await client.get("/")
+                sock = client.stream.socket
+                asked.append((sock.getsockname(), sock.getpeername()))
+    assert ends == asked
+
+
 async def test_context_variables_end_with_their_request(connect) -> None:
     """What a handler sets in a context variable is not seen by the next request on the same connection."""
     variable = contextvars.ContextVar("variable", default="unset")
