@@ -8,6 +8,7 @@ import outcome
 import trio
 
 from ..errors import Delivery, TransportError, TransportTimeout
+from ._connect_pace import ConnectPace
 from ._origin_connection import Connection
 
 __all__ = ["OriginPool", "PoolTimeout", "closed_error"]
@@ -20,8 +21,8 @@ class PoolTimeout(TransportTimeout):
 class OriginPool:
     """Idle connections (last in, first out) and the tasks that wait for one (first in, first out).
 
-    A task that waits gets a connection that another one has released, or the permission to make one. While a task
-    waits nothing is idle.
+    A task that waits gets a connection that another one has released, or the permission to make one, as `ConnectPace`
+    gives them out. While a task waits nothing is idle.
     """
 
     def __init__(self, keepalive_seconds: float, limit: int | None, max_concurrent_connects: int) -> None:
@@ -32,7 +33,7 @@ class OriginPool:
         self._waiting: OrderedDict[trio.lowlevel.Task, None] = OrderedDict()
         self._keepalive_seconds = keepalive_seconds
         self._limit = limit
-        self._max_concurrent_connects = max_concurrent_connects
+        self._pace = ConnectPace(max_concurrent_connects)
         self._closed = False
 
     @property
@@ -81,10 +82,11 @@ class OriginPool:
     def _permit(self) -> trio.CancelScope:
         scope = trio.CancelScope()
         self._permits.add(scope)
+        self._pace.connect_begins(scope)
         return scope
 
     def _may_connect(self) -> bool:
-        if self.connecting >= self._max_concurrent_connects:
+        if self.connecting >= self._pace.allowed:
             return False
         return self._limit is None or len(self.connections) + self.connecting < self._limit
 
@@ -95,7 +97,7 @@ class OriginPool:
 
     def connected(self, permit: trio.CancelScope, connection: Connection) -> None:
         """**Errors**: `TransportError` when the pool was closed meanwhile; the connection is closed too."""
-        self._permits.discard(permit)
+        self._connect_ended(permit)
         if self._closed:
             connection.close()
             raise closed_error()
@@ -104,8 +106,12 @@ class OriginPool:
         self._give_permissions()
 
     def connect_failed(self, permit: trio.CancelScope) -> None:
-        self._permits.discard(permit)
+        self._connect_ended(permit)
         self._give_permissions()
+
+    def _connect_ended(self, permit: trio.CancelScope) -> None:
+        self._permits.discard(permit)
+        self._pace.connect_ended(permit, len(self._waiting))
 
     def release(self, connection: Connection) -> None:
         """Take back a connection whose exchange is complete."""
@@ -113,6 +119,7 @@ class OriginPool:
             self.discard(connection)
         elif self._waiting:
             task, _ = self._waiting.popitem(last=False)
+            self._pace.reused()
             trio.lowlevel.reschedule(task, outcome.Value(connection))
         else:
             connection.idle_until = trio.current_time() + self._keepalive_seconds

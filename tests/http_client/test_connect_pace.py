@@ -1,0 +1,217 @@
+"""How many connections are made for those who wait: as many as help them."""
+
+from __future__ import annotations
+
+import math
+import random
+import socket
+
+import pytest
+import trio
+
+from gym_trio.http._connect_pace import ConnectPace
+from gym_trio.http._origin_connection import Connection
+from gym_trio.http._pool import OriginPool
+
+FIRST, FEWEST = 32, 4
+
+
+class Origin:
+    """A pool, requests that wait for its connections, and a server whose every step the test takes."""
+
+    def __init__(self, nursery: trio.Nursery, most: int = 128) -> None:
+        self.pool = OriginPool(math.inf, None, most)
+        self.permits: list[trio.CancelScope] = []  # being used to connect
+        self.held: list[Connection] = []  # by requests that the server has not answered
+        self.served = 0
+        self.made = 0
+        self._nursery = nursery
+        self._far: list[socket.socket] = []
+
+    async def ask(self, many: int) -> list[trio.CancelScope]:
+        scopes = [trio.CancelScope() for _ in range(many)]
+        for scope in scopes:
+            self._nursery.start_soon(self._request, scope)
+        await trio.testing.wait_all_tasks_blocked()
+        return scopes
+
+    async def _request(self, scope: trio.CancelScope) -> None:
+        with scope:
+            got = await self.pool.acquire()
+            if isinstance(got, Connection):
+                self.held.append(got)
+                self.served += 1
+            else:
+                self.permits.append(got)
+
+    async def connect(self, many: int | None = None) -> None:
+        for permit in self._taken(self.permits, many):
+            near, far = socket.socketpair()
+            near.setblocking(False)
+            self._far.append(far)
+            connection = Connection(near)
+            self.pool.connected(permit, connection)
+            self.held.append(connection)
+            self.served += 1
+            self.made += 1
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def fail(self, many: int | None = None) -> None:
+        for permit in self._taken(self.permits, many):
+            self.pool.connect_failed(permit)
+            self.served += 1
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def answer(self, many: int | None = None, *, well: bool = True) -> None:
+        for connection in self._taken(self.held, many):
+            (self.pool.release if well else self.pool.discard)(connection)
+        await trio.testing.wait_all_tasks_blocked()
+
+    @staticmethod
+    def _taken(some: list, many: int | None) -> list:
+        taken = some[:many]
+        del some[:many]
+        return taken
+
+    def close(self) -> None:
+        self._nursery.cancel_scope.cancel()
+        self.pool.close()
+        for far in self._far:
+            far.close()
+
+
+@pytest.fixture
+async def origin(nursery):
+    made = Origin(nursery)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("reused", "waiting", "allowed"),
+    [(0, 1, 64), (3, 1, 64), (4, 1, 32), (15, 1, 32), (16, 1, 16), (1000, 1, 16), (0, 0, 32), (1000, 0, 32)],
+)
+def test_how_many_is_set_by_how_many_used_ones_came_free(reused: int, waiting: int, allowed: int) -> None:
+    """Less than an eighth of how many may be in the making: twice as many. At least half: half as many."""
+    pace = ConnectPace(128)
+    permit, other = trio.CancelScope(), trio.CancelScope()
+    pace.reused()  # before it began
+    pace.connect_begins(permit)
+    pace.connect_begins(other)
+    for _ in range(reused):
+        pace.reused()
+    pace.connect_ended(other, waiting)
+    assert pace.allowed == FIRST
+    pace.connect_ended(permit, waiting)
+    assert pace.allowed == allowed
+
+
+@pytest.mark.parametrize("most", [1, 3, 20, 128, 1000])
+def test_never_more_than_the_setting_and_never_none(most: int) -> None:
+    """Whichever way it goes, for however long."""
+    pace = ConnectPace(most)
+    for reused, last in ((0, most), (10**6, min(FEWEST, most)), (0, most)):
+        for _ in range(20):
+            assert min(FEWEST, most) <= pace.allowed <= most
+            permit = trio.CancelScope()
+            pace.connect_begins(permit)
+            for _ in range(min(reused, 2 * pace.allowed)):
+                pace.reused()
+            pace.connect_ended(permit, 1)
+        assert pace.allowed == last
+
+
+async def test_a_server_that_takes_its_time_gets_all_there_is(origin: Origin) -> None:
+    """Each request has its connection after a few turns, none of which makes more than the setting allows."""
+    await origin.ask(400)
+    at_once = []
+    while origin.served < 400:
+        at_once.append(len(origin.permits))
+        await origin.connect()
+    assert at_once == [32, 64, 128, 128, 48]
+
+
+async def test_a_server_that_answers_at_once_gets_few_connections(origin: Origin) -> None:
+    """Four thousand requests, of which it answers all it has while a connection is made."""
+    await origin.ask(4000)
+    while origin.served < 4000:
+        await origin.answer()
+        await origin.connect()
+    assert origin.made <= 300
+
+
+async def test_a_server_that_slows_down_gets_more_from_then_on(origin: Origin) -> None:
+    """However many had been enough before."""
+    await origin.ask(2000)
+    while origin.served < 1000:
+        await origin.answer()
+        await origin.connect()
+    assert origin.made <= 250
+    at_once = []
+    while origin.served < 2000:  # those that it has now it keeps
+        at_once.append(len(origin.permits))
+        await origin.connect()
+    assert at_once[0] <= 8
+    assert at_once[8] == 128
+
+
+async def test_one_that_waits_is_never_left_to_the_answers_alone(origin: Origin) -> None:
+    """A server that answers some and keeps others: a connection is being made for as long as anybody waits."""
+    await origin.ask(600)
+    kept = 0
+    while origin.served < 600:
+        assert origin.pool.connecting >= 1
+        await origin.connect()
+        kept += 1
+        await origin.answer(max(0, len(origin.held) - kept))
+    assert len(origin.held) >= kept
+
+
+async def test_a_new_burst_begins_anew(origin: Origin) -> None:
+    """What was learnt while requests waited is not held against those that come later."""
+    await origin.ask(300)
+    while origin.served < 300:
+        await origin.answer()
+        await origin.connect()
+    while origin.pool.connecting:
+        await origin.connect(1)
+    await origin.answer()
+    assert origin.pool.waiting == 0
+    await origin.ask(1000)
+    assert origin.pool.connecting == FIRST
+
+
+async def test_a_seeded_storm_leaves_nobody_waiting(nursery: trio.Nursery, rng: random.Random) -> None:
+    """Requests come and are cancelled, connects succeed and fail, answers come and connections break, in any order."""
+    origin = Origin(nursery, most := rng.choice([1, 2, 7, 128]))
+    asked = cancelled = 0
+    try:
+        for _ in range(400):
+            match rng.randrange(7):
+                case 0 | 1:
+                    scopes = await origin.ask(many := rng.randrange(40))
+                    asked += many
+                    before = origin.pool.waiting
+                    for scope in rng.sample(scopes, rng.randrange(many + 1)):
+                        scope.cancel()
+                    await trio.testing.wait_all_tasks_blocked()
+                    cancelled += before - origin.pool.waiting
+                case 2:
+                    await origin.fail(rng.randrange(3))
+                case 3:
+                    await origin.answer(rng.randrange(10), well=False)
+                case 4:
+                    await origin.answer(rng.randrange(40))
+                case _:
+                    await origin.connect(rng.randrange(20))
+            pool = origin.pool
+            assert pool.connecting == len(origin.permits) <= most
+            assert not pool.waiting or pool.connecting
+            assert not pool.waiting or not pool.idle
+            assert len(pool.connections) == len(origin.held) + pool.idle
+        while origin.pool.waiting or origin.permits:
+            await origin.connect()
+            await origin.answer(rng.randrange(3))
+        assert origin.served == asked - cancelled
+    finally:
+        origin.close()
