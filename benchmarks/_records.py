@@ -51,6 +51,7 @@ class Side:
     arguments: tuple[str, ...] = ()
     peer: str | None = None
     partner: Partner | None = None
+    times: int = 1  # in each round, one after the other: of two sides, the quick one can be measured more often
 
 
 @attrs.frozen

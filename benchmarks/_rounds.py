@@ -13,7 +13,7 @@ __all__ = ["compare", "run_benchmark", "value_of"]
 def run_benchmark(
     benchmark: Benchmark, rounds: int, run: Callable[[Side], Outcome], say: Callable[[str], None] = lambda _: None
 ) -> Result:
-    """Each side once, ``rounds`` times over, so that what the machine does meanwhile meets them all.
+    """Each side in turn, ``rounds`` times over, so that what the machine does meanwhile meets them all.
 
     A side that cannot run is told as absent and not tried again.
     """
@@ -22,14 +22,15 @@ def run_benchmark(
     for number in range(rounds):
         # Every other round goes backwards: no side always comes after the same one.
         for side in benchmark.sides if number % 2 == 0 else benchmark.sides[::-1]:
-            if side.name in absent:
-                continue
-            outcome = run(side)
-            if isinstance(outcome, Absent):
-                absent[side.name] = outcome.reason
-                say(f"{benchmark.name}: {side.name} is absent: {outcome.reason}")
-            else:
-                runs[side.name].append(outcome)
+            for _ in range(side.times):
+                if side.name in absent:
+                    break
+                outcome = run(side)
+                if isinstance(outcome, Absent):
+                    absent[side.name] = outcome.reason
+                    say(f"{benchmark.name}: {side.name} is absent: {outcome.reason}")
+                else:
+                    runs[side.name].append(outcome)
     kept = {name: tuple(made) for name, made in runs.items() if name not in absent}
     return Result(benchmark, kept, absent, tuple(compare(one, kept, absent) for one in benchmark.comparisons))
 
@@ -58,5 +59,7 @@ def compare(comparison: Comparison, runs: Mapping[str, Sequence[Run]], absent: M
         return Ratio(comparison, None, refused=f"a side did not measure {error}")
     if min(below) <= 0:
         return Ratio(comparison, None, refused="the other side's figure is too small to be measured")
-    each = [one / other for one, other in zip(above, below, strict=False)]
+    # One that ran more often in each round is compared with what the other did in that round.
+    many = max(len(above), len(below))
+    each = [above[at * len(above) // many] / below[at * len(below) // many] for at in range(many)]
     return Ratio(comparison, statistics.median(above) / statistics.median(below), min(each), max(each))

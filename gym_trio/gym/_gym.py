@@ -29,7 +29,8 @@ class Gym:
 
     ``agents`` are the names that rows can be sent to; those of a head server are known once it has been asked.
     ``config`` is the configuration the servers were made from, where there is one; ``supervisor`` owns the processes,
-    where the servers are processes, and ``addresses`` are their URLs. Get it from `open_gym` or `connect_gym`.
+    where the servers are processes, and ``addresses`` are their URLs. ``in_memory``: rollouts are requests in memory.
+    Get it from `open_gym` or `connect_gym`.
 
     **Ownership**: the block that gave it owns the servers and connections; after the block it answers nothing.
     """
@@ -44,8 +45,10 @@ class Gym:
         addresses: Mapping[str, str] | None = None,
         evidence: Evidence | None = None,
         find_routes: Callable[[], Awaitable[tuple[str, ...]]] | None = None,
+        in_memory: bool = False,
     ) -> None:
         self.client = client
+        self._in_memory = in_memory
         self.config = config
         self.supervisor = supervisor
         self.addresses: Mapping[str, str] = dict(addresses or {})
@@ -132,7 +135,8 @@ class Gym:
         if rollout_id in self._in_flight:
             raise _is_in_flight(rollout_id)
         self._in_flight.add(rollout_id)
-        begin_work()
+        if self._in_memory:
+            begin_work()
         since = time.time()
         evidence = self._evidence
         try:

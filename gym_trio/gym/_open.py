@@ -103,7 +103,7 @@ async def open_gym_of(
                 running = await stack.enter_async_context(open_server(server.app))
                 client.register(server.name, transport, running.url)
         agents = [one.name for one in ordered if isinstance(one, AgentServer)]
-        yield Gym(client, agents=agents, config=config, evidence=evidence)
+        yield Gym(client, agents=agents, config=config, evidence=evidence, in_memory=transport is None)
 
 
 @asynccontextmanager

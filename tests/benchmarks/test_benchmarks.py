@@ -84,6 +84,32 @@ def test_no_ratio_of_other_work() -> None:
     assert "a over b" not in _report.as_table([result], {"cores": "2", "processor": "p", "system": "s"}, "today")
 
 
+def test_a_side_that_runs_more_often_is_compared_within_its_round() -> None:
+    """Rounds go there and back; the ratio is that of the medians, its range that of what ran in the same round."""
+    with importable(ROOT):
+        from benchmarks._records import Absent, Benchmark, Comparison, Run, Side
+        from benchmarks._rounds import run_benchmark
+    quick, slow = Side("quick", "x", times=2), Side("slow", "y")
+    costs = {"quick": iter([1.0, 2.0, 30.0, 40.0]), "slow": iter([4.0, 20.0])}
+    order = []
+
+    def run(side: Any) -> Any:
+        order.append(side.name)
+        return Run({"n": 1}, {"cpu_seconds": next(costs[side.name])})
+
+    comparison = Comparison("quick", "slow", "cpu_seconds", "quick over slow")
+    result = run_benchmark(Benchmark("n", "c", (quick, slow), (comparison,)), 2, run)
+    assert order == ["quick", "quick", "slow", "slow", "quick", "quick"]
+    (ratio,) = result.ratios
+    assert (ratio.value, ratio.low, ratio.high) == (16.0 / 12.0, 0.25, 2.0)
+
+    order.clear()
+    result = run_benchmark(
+        Benchmark("n", "c", (quick,), ()), 2, lambda side: order.append(side.name) or Absent("not there")
+    )
+    assert (order, result.absent) == (["quick"], {"quick": "not there"})
+
+
 def test_an_earlier_runs_results_stand_for_what_is_not_run_now() -> None:
     """Through their JSON, compared anew; what is run now counts, and the order is the catalogue's."""
     with importable(ROOT):
