@@ -21,6 +21,9 @@ class ConnectPace:
     than an eighth, twice as many, up to ``most``. So no rate has to be known, and no time: where this process is slow
     itself, connects and answers are late alike. A few are made at any rate, so that nobody waits for others alone; and
     when nobody waits any more, it begins anew.
+
+    All this is for servers on this machine. To connect to another takes the network's time and nearly none of this
+    process's: ``most`` are made at once.
     """
 
     __slots__ = ("_most", "_reused", "_watched", "allowed")
@@ -36,9 +39,11 @@ class ConnectPace:
             self._watched = permit
             self._reused = 0
 
-    def connect_ended(self, permit: trio.CancelScope, waiting: int) -> None:
-        """Well or not. ``waiting``: so many requests do."""
-        if not waiting:
+    def connect_ended(self, permit: trio.CancelScope, waiting: int, *, far: bool = False) -> None:
+        """Well or not. ``waiting``: so many requests do; ``far``: it took the network's time."""
+        if far:
+            self.allowed = self._most
+        elif not waiting:
             self.allowed = min(_FIRST, self._most)
         elif permit is self._watched:
             if self._reused >= self.allowed / 2:

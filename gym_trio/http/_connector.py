@@ -72,7 +72,7 @@ class Connector:
                     )
             assert sock is not None  # the block has come to its end
             set_options(sock, self._options)
-            connection, sock = Connection(sock), None
+            connection, sock = Connection(sock, not connected), None
             return connection
         except (OSError, UnicodeError) as exc:  # UnicodeError: a name that cannot be one
             raise _connect_error(origin, exc) from exc

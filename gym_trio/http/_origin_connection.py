@@ -23,13 +23,14 @@ LOCAL_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 class Connection(Inlet):
     """A connected socket. `close` needs no await, so a cancelled task can close it at once."""
 
-    __slots__ = ("_arrivals", "closes_with_wait", "fd", "idle_until", "is_tls", "sock")
+    __slots__ = ("_arrivals", "closes_with_wait", "fd", "idle_until", "is_far", "is_tls", "sock")
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, is_far: bool = False) -> None:
         super().__init__()
         self._arrivals: Arrivals | None = None  # that tell of its input; without them, trio's own wait does
         self.sock = sock
         self.fd = sock.fileno()  # -1 once closed, so that nobody waits on a number that is another socket's by then
+        self.is_far = is_far  # to connect took the network's time
         self.is_tls = isinstance(sock, ssl.SSLSocket)
         self.idle_until = 0.0
         self.closes_with_wait = False  # a wait that is cancelled is the end of the exchange

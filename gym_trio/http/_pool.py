@@ -97,7 +97,8 @@ class OriginPool:
 
     def connected(self, permit: trio.CancelScope, connection: Connection) -> None:
         """**Errors**: `TransportError` when the pool was closed meanwhile; the connection is closed too."""
-        self._connect_ended(permit)
+        self._permits.discard(permit)
+        self._pace.connect_ended(permit, len(self._waiting), far=connection.is_far)
         if self._closed:
             connection.close()
             raise closed_error()
@@ -106,12 +107,9 @@ class OriginPool:
         self._give_permissions()
 
     def connect_failed(self, permit: trio.CancelScope) -> None:
-        self._connect_ended(permit)
-        self._give_permissions()
-
-    def _connect_ended(self, permit: trio.CancelScope) -> None:
         self._permits.discard(permit)
         self._pace.connect_ended(permit, len(self._waiting))
+        self._give_permissions()
 
     def release(self, connection: Connection) -> None:
         """Take back a connection whose exchange is complete."""

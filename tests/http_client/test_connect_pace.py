@@ -9,6 +9,7 @@ import socket
 import pytest
 import trio
 
+from gym_trio.http import open_socket_transport
 from gym_trio.http._connect_pace import ConnectPace
 from gym_trio.http._origin_connection import Connection
 from gym_trio.http._pool import OriginPool
@@ -26,7 +27,7 @@ class Origin:
         self.served = 0
         self.made = 0
         self._nursery = nursery
-        self._far: list[socket.socket] = []
+        self._there: list[socket.socket] = []
 
     async def ask(self, many: int) -> list[trio.CancelScope]:
         scopes = [trio.CancelScope() for _ in range(many)]
@@ -44,12 +45,12 @@ class Origin:
             else:
                 self.permits.append(got)
 
-    async def connect(self, many: int | None = None) -> None:
+    async def connect(self, many: int | None = None, *, far: bool = False) -> None:
         for permit in self._taken(self.permits, many):
-            near, far = socket.socketpair()
-            near.setblocking(False)
-            self._far.append(far)
-            connection = Connection(near)
+            here, there = socket.socketpair()
+            here.setblocking(False)
+            self._there.append(there)
+            connection = Connection(here, far)
             self.pool.connected(permit, connection)
             self.held.append(connection)
             self.served += 1
@@ -76,8 +77,8 @@ class Origin:
     def close(self) -> None:
         self._nursery.cancel_scope.cancel()
         self.pool.close()
-        for far in self._far:
-            far.close()
+        for there in self._there:
+            there.close()
 
 
 @pytest.fixture
@@ -153,6 +154,33 @@ async def test_a_server_that_slows_down_gets_more_from_then_on(origin: Origin) -
         await origin.connect()
     assert at_once[0] <= 8
     assert at_once[8] == 128
+
+
+async def test_another_machine_gets_all_that_may_be_made_at_once(origin: Origin) -> None:
+    """However quickly used ones come free: to wait for the network costs nothing here. Also in the next burst."""
+    await origin.ask(4000)
+    at_once = []
+    while origin.served < 2000:
+        await origin.answer()
+        at_once.append(len(origin.permits))
+        await origin.connect(far=True)
+    assert at_once == [32, *[128] * (len(at_once) - 1)]
+    while origin.pool.waiting or origin.permits:
+        await origin.answer()
+        await origin.connect(far=True)
+    await origin.ask(4000)
+    assert origin.pool.connecting == 128
+
+
+@pytest.mark.parametrize(("name", "far"), [(None, False), ("localhost", True)])
+async def test_only_a_connect_that_the_kernel_does_at_once_is_near(
+    open_peer, echo, name: str | None, far: bool
+) -> None:
+    """A name has to be looked up, which takes its time."""
+    async with open_peer(echo, name=name) as peer, open_socket_transport() as transport:
+        await transport.send(peer.request())
+        (connection,) = transport._pools[peer.origin].connections
+        assert connection.is_far is far
 
 
 async def test_one_that_waits_is_never_left_to_the_answers_alone(origin: Origin) -> None:
