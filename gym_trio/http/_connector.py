@@ -50,8 +50,8 @@ class Connector:
             if self._family is not None:
                 sock = socket.socket(self._family, socket.SOCK_STREAM)
                 sock.setblocking(False)
-                connected = _begin(sock, self._address)
-            if sock is not None and connected and ssl_context is None and bound_seconds > 0:
+                connected = _begin(sock, self._address) and bound_seconds > 0
+            if sock is not None and connected and ssl_context is None:
                 # Between two machines it takes a while; on one, the kernel has done it by now. The others have a turn
                 # all the same: whoever connects next does so after it, and so does not overflow the server's backlog.
                 await trio.lowlevel.checkpoint()
@@ -75,6 +75,8 @@ class Connector:
             connection, sock = Connection(sock, not connected), None
             return connection
         except (OSError, UnicodeError) as exc:  # UnicodeError: a name that cannot be one
+            # It may have failed at once. Whoever asks again and again must be cancelled, and leave turns to others.
+            await trio.lowlevel.checkpoint()
             raise _connect_error(origin, exc) from exc
         finally:
             if sock is not None:

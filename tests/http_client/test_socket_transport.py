@@ -542,6 +542,23 @@ async def test_a_connect_that_hangs_is_bounded_and_is_the_last_attempt(deaf: Ori
         assert transport.statistics().connecting == 0
 
 
+async def test_no_time_to_connect_is_none_for_a_server_on_this_machine_either(open_peer, echo, settled) -> None:
+    """Although the kernel needs none: what the bound means does not depend on where the server is."""
+    settings = TransportSettings(connect_seconds=0, connect_retry=ONCE)
+    async with open_peer(echo) as peer, open_socket_transport(settings) as transport:
+        with pytest.raises(TransportTimeout, match="no connection within 0 s"):
+            await transport.send(peer.request())
+        assert transport.statistics() == type(transport.statistics())(0, 0, 0, 0)
+        await settled(lambda: peer.open == 0)
+
+
+async def test_a_connect_that_is_refused_at_once_is_a_checkpoint(refusing: Origin) -> None:
+    """Whoever asks again and again for a server that is not up yet can be cancelled, and leaves turns to others."""
+    async with open_socket_transport(TransportSettings(connect_retry=ONCE)) as transport:
+        with trio.testing.assert_checkpoints(), pytest.raises(ConnectFailed):
+            await transport.send(http.Request("GET", refusing, b"/"))
+
+
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70 + ".invalid", "::2%nowhere"])
 async def test_a_name_that_leads_nowhere_is_a_failed_connect(host: str) -> None:
     """The error has the origin in it."""
