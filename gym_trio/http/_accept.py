@@ -25,6 +25,7 @@ __all__ = ["Admission", "accept_connections", "open_listeners", "shown_address"]
 _log = logging.getLogger("gym_trio.http")
 
 _ACCEPTS_IN_A_ROW = 64
+_EVERY_ADDRESS = {"0.0.0.0", "::", "::ffff:0.0.0.0"}  # the last: every one of IPv4, by an IPv6 socket
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}  # more may come
 _PAUSE_WHEN_EXHAUSTED_SECONDS = 0.1
 # accept(2): the connection failed before it was accepted; the socket is well.
@@ -163,7 +164,7 @@ async def accept_connections(listener: socket.socket, admission: Admission, secu
 def _address_of_all(listener: socket.socket) -> Address | None:
     """The server's end of each connection; None where they differ, because it listens on every address."""
     address = _address_of(listener)
-    return None if address is None or address[0] in ("0.0.0.0", "::") else address
+    return None if address is None or address[0] in _EVERY_ADDRESS else address
 
 
 def _address_of(sock: socket.socket) -> Address | None:

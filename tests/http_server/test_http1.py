@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextvars
 import logging
 import re
+import socket
+from functools import partial
 
 import pytest
 import trio
 from hypercorn.config import Config
 
-from gym_trio.http import ServeLimits, open_server
+from gym_trio.http import ServeLimits, open_server, serve
 
 START = {"type": "http.response.start", "status": 200, "headers": []}
 
@@ -319,6 +321,33 @@ async def test_each_connection_has_the_addresses_of_its_own_ends(connect, host: 
                 await client.get("/")
                 sock = client.stream.socket
                 asked.append((sock.getsockname(), sock.getpeername()))
+    assert ends == asked
+
+
+@pytest.mark.parametrize("host", ["::", "::ffff:0.0.0.0"])
+async def test_each_connection_has_its_own_addresses_where_one_socket_has_both_families(connect, host: str) -> None:
+    """Those of IPv4 as such a socket has them."""
+    ends = []
+
+    async def app(scope, receive, send) -> None:
+        if scope["type"] == "http":
+            ends.append((scope["client"], scope["server"]))
+        await send(START)
+        await send(body(b""))
+
+    listener = socket.socket(socket.AF_INET6)
+    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listener.bind((host, 0))
+    port = listener.getsockname()[1]
+    asked = []
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve, app, sockets=[listener]))
+        for address in ("127.0.0.1", "127.0.0.2"):
+            async with connect(f"http://{address}:{port}") as client:
+                await client.get("/")
+                sock = client.stream.socket
+                asked.append(tuple((f"::ffff:{ip}", own) for ip, own in (sock.getsockname(), sock.getpeername())))
+        nursery.cancel_scope.cancel()
     assert ends == asked
 
 
