@@ -20,38 +20,45 @@ class ConnectPace:
     they at least half of how many may be in the making (`allowed`), half as many may be from then on; are they less
     than an eighth, twice as many, up to ``most``. So no rate has to be known, and no time: where this process is slow
     itself, connects and answers are late alike. A few are made at any rate, so that nobody waits for others alone; and
-    when nobody waits any more, it begins anew.
+    whoever finds that nobody waits begins anew.
 
-    All this is for servers on this machine. To connect to another takes the network's time and nearly none of this
-    process's: ``most`` are made at once.
+    All this is for servers on this machine, which the first connection tells. To connect to another takes the
+    network's time, as long as its answers or longer, and nearly none of this process's: ``most`` are made at once.
     """
 
-    __slots__ = ("_most", "_reused", "_watched", "allowed")
+    __slots__ = ("_begun", "_first", "_is_far", "_most", "_reused", "allowed")
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._watched: trio.CancelScope | None = None  # the connect at whose end `allowed` is set
-        self._reused = 0  # while it has been under way
-        self.allowed = min(_FIRST, most)
+        self._first = min(_FIRST, most)
+        self._is_far: bool | None = None  # not known until a connection is made
+        # The connects that have begun since `allowed` was set, with how many had got a used one by then. It is set when
+        # the first of them ends, whichever that is: one that hangs holds up nothing.
+        self._begun: dict[trio.CancelScope, int] = {}
+        self._reused = 0
+        self.allowed = self._first
 
-    def connect_begins(self, permit: trio.CancelScope) -> None:
-        if self._watched is None:
-            self._watched = permit
-            self._reused = 0
+    def connect_begins(self, permit: trio.CancelScope, waiting: int) -> None:
+        """``waiting``: so many requests do, besides the one that connects."""
+        if not waiting:
+            self.allowed = self._first
+        self._begun[permit] = self._reused
 
-    def connect_ended(self, permit: trio.CancelScope, waiting: int, *, far: bool = False) -> None:
-        """Well or not. ``waiting``: so many requests do; ``far``: it took the network's time."""
-        if far:
-            self.allowed = self._most
-        elif not waiting:
-            self.allowed = min(_FIRST, self._most)
-        elif permit is self._watched:
-            if self._reused >= self.allowed / 2:
-                self.allowed = max(self.allowed // 2, min(_FEWEST, self._most))
-            elif self._reused < self.allowed / 8:
-                self.allowed = min(self.allowed * 2, self._most)
-        if permit is self._watched:
-            self._watched = None
+    def connect_ended(self, permit: trio.CancelScope, *, far: bool | None) -> None:
+        """``far``: it took the network's time; None where no connection came of it."""
+        before = self._begun.pop(permit, None)
+        if self._is_far is None and far is not None:
+            self._is_far = far
+            if far:
+                self.allowed = self._first = self._most
+        if before is None or self._is_far:
+            return
+        self._begun.clear()
+        reused = self._reused - before
+        if reused >= self.allowed / 2:
+            self.allowed = max(self.allowed // 2, min(_FEWEST, self._most))
+        elif reused < self.allowed / 8:
+            self.allowed = min(self.allowed * 2, self._most)
 
     def reused(self) -> None:
         """Somebody who waited got a used connection."""

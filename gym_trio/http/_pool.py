@@ -82,7 +82,7 @@ class OriginPool:
     def _permit(self) -> trio.CancelScope:
         scope = trio.CancelScope()
         self._permits.add(scope)
-        self._pace.connect_begins(scope)
+        self._pace.connect_begins(scope, len(self._waiting))
         return scope
 
     def _may_connect(self) -> bool:
@@ -98,7 +98,7 @@ class OriginPool:
     def connected(self, permit: trio.CancelScope, connection: Connection) -> None:
         """**Errors**: `TransportError` when the pool was closed meanwhile; the connection is closed too."""
         self._permits.discard(permit)
-        self._pace.connect_ended(permit, len(self._waiting), far=connection.is_far)
+        self._pace.connect_ended(permit, far=connection.is_far)
         if self._closed:
             connection.close()
             raise closed_error()
@@ -108,7 +108,7 @@ class OriginPool:
 
     def connect_failed(self, permit: trio.CancelScope) -> None:
         self._permits.discard(permit)
-        self._pace.connect_ended(permit, len(self._waiting))
+        self._pace.connect_ended(permit, far=None)
         self._give_permissions()
 
     def release(self, connection: Connection) -> None:

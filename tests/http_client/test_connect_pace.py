@@ -20,8 +20,8 @@ FIRST, FEWEST = 32, 4
 class Origin:
     """A pool, requests that wait for its connections, and a server whose every step the test takes."""
 
-    def __init__(self, nursery: trio.Nursery, most: int = 128) -> None:
-        self.pool = OriginPool(math.inf, None, most)
+    def __init__(self, nursery: trio.Nursery, most: int = 128, limit: int | None = None) -> None:
+        self.pool = OriginPool(math.inf, limit, most)
         self.permits: list[trio.CancelScope] = []  # being used to connect
         self.held: list[Connection] = []  # by requests that the server has not answered
         self.served = 0
@@ -89,22 +89,39 @@ async def origin(nursery):
 
 
 @pytest.mark.parametrize(
-    ("reused", "waiting", "allowed"),
-    [(0, 1, 64), (3, 1, 64), (4, 1, 32), (15, 1, 32), (16, 1, 16), (1000, 1, 16), (0, 0, 32), (1000, 0, 32)],
+    ("reused", "allowed"), [(0, 64), (3, 64), (4, 32), (15, 32), (16, 16), (1000, 16)], ids=lambda value: str(value)
 )
-def test_how_many_is_set_by_how_many_used_ones_came_free(reused: int, waiting: int, allowed: int) -> None:
+def test_how_many_is_set_by_how_many_used_ones_came_free(reused: int, allowed: int) -> None:
     """Less than an eighth of how many may be in the making: twice as many. At least half: half as many."""
     pace = ConnectPace(128)
-    permit, other = trio.CancelScope(), trio.CancelScope()
-    pace.reused()  # before it began
-    pace.connect_begins(permit)
-    pace.connect_begins(other)
+    first, other = trio.CancelScope(), trio.CancelScope()
+    pace.reused()  # before they began
+    pace.connect_begins(first, 1)
+    pace.connect_begins(other, 1)
     for _ in range(reused):
         pace.reused()
-    pace.connect_ended(other, waiting)
-    assert pace.allowed == FIRST
-    pace.connect_ended(permit, waiting)
+    pace.connect_ended(other, far=False)
     assert pace.allowed == allowed
+    pace.connect_ended(first, far=False)  # which began before that was known
+    assert pace.allowed == allowed
+
+
+def test_a_connect_that_hangs_holds_up_nothing_but_itself() -> None:
+    """How many is set by those that end, whichever has begun first: by each of them once."""
+    pace = ConnectPace(128)
+    hung, permit = trio.CancelScope(), trio.CancelScope()
+    pace.connect_begins(hung, 1)
+    for allowed in (64, 128, 128):
+        pace.connect_begins(permit, 1)
+        pace.connect_ended(permit, far=False)
+        assert pace.allowed == allowed
+    pace.connect_begins(permit, 1)
+    for _ in range(64):
+        pace.reused()
+    pace.connect_ended(hung, far=None)
+    assert pace.allowed == 128
+    pace.connect_ended(permit, far=False)
+    assert pace.allowed == 64
 
 
 @pytest.mark.parametrize("most", [1, 3, 20, 128, 1000])
@@ -115,11 +132,24 @@ def test_never_more_than_the_setting_and_never_none(most: int) -> None:
         for _ in range(20):
             assert min(FEWEST, most) <= pace.allowed <= most
             permit = trio.CancelScope()
-            pace.connect_begins(permit)
+            pace.connect_begins(permit, 1)
             for _ in range(min(reused, 2 * pace.allowed)):
                 pace.reused()
-            pace.connect_ended(permit, 1)
+            pace.connect_ended(permit, far=False)
         assert pace.allowed == last
+
+
+def test_what_the_first_connection_told_stays() -> None:
+    """A server on this machine that is slow to accept once is not on another one from then on."""
+    near, far = ConnectPace(128), ConnectPace(128)
+    permit = trio.CancelScope()
+    for pace, first in ((near, False), (far, True)):
+        for is_far in (None, first, not first):
+            pace.connect_begins(permit, 1)
+            for _ in range(1000):
+                pace.reused()
+            pace.connect_ended(permit, far=is_far)
+    assert (near.allowed, far.allowed) == (FEWEST, 128)
 
 
 async def test_a_server_that_takes_its_time_gets_all_there_is(origin: Origin) -> None:
@@ -207,6 +237,24 @@ async def test_a_new_burst_begins_anew(origin: Origin) -> None:
     assert origin.pool.waiting == 0
     await origin.ask(1000)
     assert origin.pool.connecting == FIRST
+
+
+async def test_a_new_burst_begins_anew_where_the_last_one_took_all_places(nursery: trio.Nursery) -> None:
+    """The last of it was served with no connect under way that could have told."""
+    origin = Origin(nursery, limit=100)
+    try:
+        await origin.ask(2000)
+        while origin.served < 2000:
+            await origin.answer()
+            await origin.connect()
+        assert origin.made == 100
+        await origin.answer(well=False)
+        while (idle := origin.pool.take_idle()) is not None:
+            origin.pool.discard(idle)
+        await origin.ask(1000)
+        assert origin.pool.connecting == FIRST
+    finally:
+        origin.close()
 
 
 async def test_a_seeded_storm_leaves_nobody_waiting(nursery: trio.Nursery, rng: random.Random) -> None:
