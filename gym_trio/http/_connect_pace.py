@@ -22,8 +22,8 @@ class ConnectPace:
     itself, connects and answers are late alike. A few are made at any rate, so that nobody waits for others alone; and
     whoever finds that nobody waits begins anew.
 
-    All this is for servers on this machine, which the first connection tells. To connect to another takes the
-    network's time, as long as its answers or longer, and nearly none of this process's: ``most`` are made at once.
+    All this is for servers on this machine. To connect to another takes the network's time, as long as its answers or
+    longer, and nearly none of this process's: ``most`` are made at once.
     """
 
     __slots__ = ("_begun", "_first", "_is_far", "_most", "_reused", "allowed")
@@ -31,7 +31,7 @@ class ConnectPace:
     def __init__(self, most: int) -> None:
         self._most = most
         self._first = min(_FIRST, most)
-        self._is_far: bool | None = None  # not known until a connection is made
+        self._is_far = False  # or not known: no connection has been made
         # The connects that have begun since `allowed` was set, with how many had got a used one by then. It is set when
         # the first of them ends, whichever that is: one that hangs holds up nothing.
         self._begun: dict[trio.CancelScope, int] = {}
@@ -45,12 +45,11 @@ class ConnectPace:
         self._begun[permit] = self._reused
 
     def connect_ended(self, permit: trio.CancelScope, *, far: bool | None) -> None:
-        """``far``: it took the network's time; None where no connection came of it."""
+        """``far``: whether the server is on another machine; None where no connection came of it."""
         before = self._begun.pop(permit, None)
-        if self._is_far is None and far is not None:
+        if far is not None and far is not self._is_far:
             self._is_far = far
-            if far:
-                self.allowed = self._first = self._most
+            self.allowed = self._first = self._most if far else min(_FIRST, self._most)
         if before is None or self._is_far:
             return
         self._begun.clear()

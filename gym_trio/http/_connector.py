@@ -19,6 +19,10 @@ from ._sockets import set_options, tcp_options
 __all__ = ["Connector"]
 
 
+_FIRST_WAIT_SECONDS = 0.01
+_LONGEST_WAIT_SECONDS = 0.32
+
+
 class Connector:
     """Makes connections to ``origin``. What is the same for all of them is found out once."""
 
@@ -26,6 +30,7 @@ class Connector:
         self._origin = origin
         self._address = (origin.host, origin.port)
         self._family = _numeric_family(origin.host)
+        self._is_near = False  # on this machine: the kernel has connected to it at once
         self._options = tcp_options(
             TCP_KEEPIDLE=settings.tcp_keepalive_idle_seconds,
             TCP_KEEPINTVL=settings.tcp_keepalive_interval_seconds,
@@ -48,12 +53,10 @@ class Connector:
         try:
             connected = False
             if self._family is not None:
-                sock = socket.socket(self._family, socket.SOCK_STREAM)
-                sock.setblocking(False)
-                connected = _begin(sock, self._address) and bound_seconds > 0
+                sock = _new_socket(self._family)
+                connected = self._begin(sock) and bound_seconds > 0
             if sock is not None and connected and ssl_context is None:
-                # Between two machines it takes a while; on one, the kernel has done it by now. The others have a turn
-                # all the same: whoever connects next does so after it, and so does not overflow the server's backlog.
+                # The others have a turn all the same: a server is not sent all at once.
                 await trio.lowlevel.checkpoint()
                 _refuse_itself(sock)
             else:
@@ -62,7 +65,7 @@ class Connector:
                     if sock is None:
                         sock = await _look_up_and_connect(origin)
                     elif not connected:
-                        await _until_connected(sock)
+                        sock = await self._until_connected(sock)
                     _refuse_itself(sock)
                     if ssl_context is not None:
                         sock = await _shake_hands(sock, origin.host, ssl_context)
@@ -72,7 +75,7 @@ class Connector:
                     )
             assert sock is not None  # the block has come to its end
             set_options(sock, self._options)
-            connection, sock = Connection(sock, not connected), None
+            connection, sock = Connection(sock, not self._is_near), None
             return connection
         except (OSError, UnicodeError) as exc:  # UnicodeError: a name that cannot be one
             # It may have failed at once. Whoever asks again and again must be cancelled, and leave turns to others.
@@ -81,6 +84,41 @@ class Connector:
         finally:
             if sock is not None:
                 sock.close()
+
+    def _begin(self, sock: socket.socket) -> bool:
+        """Whether it is connected already. **Errors**: `OSError`."""
+        code = sock.connect_ex(self._address)
+        if code == errno.EINPROGRESS:
+            code = sock.connect_ex(self._address)  # which tells how it went, where it is over
+        if code in (errno.EINPROGRESS, errno.EALREADY):
+            return False
+        if code not in (0, errno.EISCONN):
+            raise OSError(code, os.strerror(code))
+        self._is_near = True
+        return True
+
+    async def _until_connected(self, sock: socket.socket) -> socket.socket:
+        """``sock``, or the one that came of it, once it is connected. **Ownership**: it is closed if that fails.
+
+        A server on this machine that is not connected to at once has its backlog full. The kernel would ask it again
+        after a second; to begin anew is to ask as soon as there may be room.
+        """
+        seconds = _FIRST_WAIT_SECONDS
+        try:
+            while self._is_near and self._family is not None:
+                with trio.move_on_after(seconds):
+                    await _wait_connected(sock)
+                    return sock
+                seconds = min(2 * seconds, _LONGEST_WAIT_SECONDS)
+                sock.close()
+                sock = _new_socket(self._family)
+                if self._begin(sock):
+                    return sock
+            await _wait_connected(sock)
+            return sock
+        except BaseException:
+            sock.close()
+            raise
 
 
 def _numeric_family(host: str) -> socket.AddressFamily | None:
@@ -93,19 +131,13 @@ def _numeric_family(host: str) -> socket.AddressFamily | None:
         return None
 
 
-def _begin(sock: socket.socket, address: tuple[str, int]) -> bool:
-    """Whether it is connected already. **Errors**: `OSError`."""
-    code = sock.connect_ex(address)
-    if code == errno.EINPROGRESS:
-        code = sock.connect_ex(address)  # which tells how it went, where it is over
-    if code in (errno.EINPROGRESS, errno.EALREADY):
-        return False
-    if code not in (0, errno.EISCONN):
-        raise OSError(code, os.strerror(code))
-    return True
+def _new_socket(family: socket.AddressFamily) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    return sock
 
 
-async def _until_connected(sock: socket.socket) -> None:
+async def _wait_connected(sock: socket.socket) -> None:
     await trio.lowlevel.wait_writable(sock)
     code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:

@@ -30,7 +30,7 @@ class Connection(Inlet):
         self._arrivals: Arrivals | None = None  # that tell of its input; without them, trio's own wait does
         self.sock = sock
         self.fd = sock.fileno()  # -1 once closed, so that nobody waits on a number that is another socket's by then
-        self.is_far = is_far  # to connect took the network's time
+        self.is_far = is_far  # the server is on another machine, as far as is known
         self.is_tls = isinstance(sock, ssl.SSLSocket)
         self.idle_until = 0.0
         self.closes_with_wait = False  # a wait that is cancelled is the end of the exchange

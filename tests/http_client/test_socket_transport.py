@@ -27,6 +27,7 @@ from gym_trio.errors import (
     UsageError,
 )
 from gym_trio.http import Origin, RetryPolicy, SocketTransport, TransportSettings, open_socket_transport
+from gym_trio.http._connector import Connector
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -540,6 +541,50 @@ async def test_a_connect_that_hangs_is_bounded_and_is_the_last_attempt(deaf: Ori
             await transport.send(http.Request("GET", deaf, b"/"))
         assert caught.value.delivery is Delivery.NOT_SENT
         assert transport.statistics().connecting == 0
+
+
+async def test_a_full_backlog_on_this_machine_is_asked_again_at_once() -> None:
+    """Not when the kernel would ask, a second later: there is room as soon as the server has accepted a few."""
+    accepted: list[socket.socket] = []
+
+    class Watched(Connector):
+        found_full = asked_again = 0
+
+        def _begin(self, sock: socket.socket) -> bool:
+            if self.found_full:
+                self.asked_again += 1
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        accepted.append(listener.accept()[0])
+            connected = super()._begin(sock)
+            self.found_full += not connected
+            return connected
+
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, contextlib.ExitStack() as closing:
+        listener.setblocking(False)
+        connector = Watched(Origin("http", *listener.getsockname()), TransportSettings())
+        while not connector.found_full:
+            with trio.fail_after(20):
+                made = await connector.connect(None, trio.CancelScope(), 20)
+            closing.callback(made.close)
+            assert not made.is_far
+        assert (connector.found_full, connector.asked_again) == (1, 1)
+        for sock in accepted:
+            sock.close()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "bounded"])
+async def test_asking_a_full_backlog_again_ends_with_its_scope(how: str) -> None:
+    """However often it has been asked. What was being made is closed, or the collector would tell."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, contextlib.ExitStack() as closing:
+        connector = Connector(Origin("http", *listener.getsockname()), TransportSettings())
+        with trio.move_on_after(0.3 if how == "cancelled" else math.inf) as outside:
+            with contextlib.suppress(TransportTimeout):
+                while True:
+                    made = await connector.connect(None, trio.CancelScope(), 0.3 if how == "bounded" else 60)
+                    closing.callback(made.close)
+        assert outside.cancelled_caught is (how == "cancelled")
+    gc.collect()
 
 
 async def test_no_time_to_connect_is_none_for_a_server_on_this_machine_either(open_peer, echo, settled) -> None:
