@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import orjson
@@ -68,43 +68,48 @@ class RequestBody(dict[str, Any]):
         rollout_id: str | None = None,
         stages: StageTimes | None = None,
     ) -> None:
-        if body:
-            self.update(body)
+        # Here and below an attribute is read once: because of `__getattr__` that takes ten times as long as elsewhere.
+        given: Mapping[str, Any] = body or {}
+        dict.update(self, given)
+        path_params = path_params or {}
         self._headers = headers
-        self.path_params: Mapping[str, Any] = path_params or {}
+        self.path_params: Mapping[str, Any] = path_params
         # Most handlers ask for some of these only, and a rollout is six requests.
         self._sent_cookies: dict[str, str] | None = None if cookies is None else dict(cookies)
         self._cookies: dict[str, str] | None = None
         self._stages = stages
-        found: str | None = rollout_id or self.path_params.get("rollout_id") or self.get("_ng_rollout_id")
+        found: str | None = rollout_id or path_params.get("rollout_id") or given.get("_ng_rollout_id")
         self.rollout_id = self.header("x-ng-rollout-id") if found is None else found
         self.agent_session: Any = None
 
     @property
     def sent_cookies(self) -> dict[str, str]:
         """The cookies as they came."""
-        if self._sent_cookies is None:
-            self._sent_cookies = parse_cookies(self._headers)
-        return self._sent_cookies
+        sent = self._sent_cookies
+        if sent is None:
+            sent = self._sent_cookies = parse_cookies(self._headers)
+        return sent
 
     @property
     def cookies(self) -> dict[str, str]:
-        if self._cookies is None:
-            self._cookies = dict(self.sent_cookies)
-        return self._cookies
+        cookies = self._cookies
+        if cookies is None:
+            cookies = self._cookies = dict(self.sent_cookies)
+        return cookies
 
     def changed_cookies(self) -> dict[str, str]:
         """Those that the response has to set."""
-        sent = self._sent_cookies
-        if self._cookies is None or sent is None or self._cookies == sent:
+        cookies, sent = self._cookies, self._sent_cookies
+        if cookies is None or sent is None or cookies == sent:
             return {}
-        return {name: value for name, value in self._cookies.items() if sent.get(name) != value}
+        return {name: value for name, value in cookies.items() if sent.get(name) != value}
 
     @property
     def stages(self) -> StageTimes:
-        if self._stages is None:
-            self._stages = StageTimes()
-        return self._stages
+        stages = self._stages
+        if stages is None:
+            stages = self._stages = StageTimes()
+        return stages
 
     def within(self, agent_session: Any, cookies: Mapping[str, str]) -> RequestBody:
         """The same request as one of an agent session, with cookies of its own."""
@@ -214,6 +219,13 @@ def encode_default(value: Any) -> Any:
 
 class DirectEndpoint:
     """An ASGI endpoint that can answer from headers and body alone, until a sub-class overrides ``__call__``."""
+
+    answers_directly: ClassVar[bool]
+
+    def __init_subclass__(cls) -> None:
+        # Not one whose author has given it a call of its own: that is to see every request, as messages.
+        own = next(vars(base) for base in cls.__mro__ if "__call__" in vars(base) or "direct" in vars(base))
+        cls.answers_directly = "direct" in own
 
     def direct(self, headers: HeaderList, path_params: PathParams, content: bytes) -> Awaitable[Answer] | None:
         """The answer to a request with ``content`` for its body; None, and nothing has been done, where it needs more.
