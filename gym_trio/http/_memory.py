@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -11,10 +11,10 @@ import trio
 
 from ..errors import Delivery, TransportError
 from ..remember import remember
-from ._direct import DirectApp
+from ._direct import Answer, DirectApp, DirectRoute
 from ._disconnect import DISCONNECT_EXTENSION, App, Scope, never_apart, without_watch
 from ._encode import KnownHeaders, check_request_line, frame
-from ._memory_call import KnownPairs, MemoryCall, StreamedCall, ask_directly, path_of
+from ._memory_call import KnownPairs, MemoryCall, StreamedCall, in_messages, path_of, plain_response
 from ._message import Origin, Request, Response, StreamedResponse
 
 __all__ = ["MemoryTransport", "begin_work"]
@@ -126,13 +126,21 @@ class MemoryTransport:
             request.on_sent()
         outermost = _work.set(_Work()) if work is None else None
         try:
-            if line.route is not None:
-                response = await ask_directly(line.route, request, headers, self._max_body_bytes, self._known_pairs)
+            answering = _ask_directly(line.route, request, headers)
+            if answering is None:
+                call = MemoryCall(request, self._max_body_bytes, self._known_pairs)
+                await call.run(self._app, self._scope(line, headers))
+                return call.response()
+            found: Answer | Exception
+            try:
+                found = await answering
+            except Exception as exc:  # noqa: BLE001  it is raised again below, where all of an app's go
+                found = exc
+            else:
+                response = plain_response(found, self._max_body_bytes, self._known_pairs)
                 if response is not None:
                     return response
-            call = MemoryCall(request, self._max_body_bytes, self._known_pairs)
-            await call.run(self._app, self._scope(line, headers))
-            return call.response()
+            return await in_messages(found, request, self._max_body_bytes, self._known_pairs)
         finally:
             if outermost is not None:
                 _work.reset(outermost)
@@ -198,3 +206,16 @@ class MemoryTransport:
         if framing is not None:
             headers.append(framing)
         return headers
+
+
+def _ask_directly(
+    route: DirectRoute | None, request: Request, headers: list[tuple[bytes, bytes]]
+) -> Awaitable[Answer] | None:
+    """The answer of ``route``, which takes headers and body alone; None if the app has to be called."""
+    body = request.body
+    if route is None or not isinstance(body, bytes):
+        return None
+    answering = route.answer(headers, route.path_params.copy(), body)
+    if answering is not None:
+        request.handed_over()
+    return answering

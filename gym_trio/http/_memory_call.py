@@ -13,12 +13,12 @@ import trio
 
 from ..errors import Delivery, PeerDropped, ProtocolError, TransportError
 from ..remember import remember
-from ._direct import Answer, DirectRoute
+from ._direct import Answer
 from ._disconnect import App, Message, Scope
 from ._http1_grammar import TOKEN_BYTES
 from ._message import HeaderPairs, Request, Response
 
-__all__ = ["KnownPairs", "MemoryCall", "StreamedCall", "ask_directly", "path_of"]
+__all__ = ["KnownPairs", "MemoryCall", "StreamedCall", "in_messages", "path_of", "plain_response"]
 
 KnownPairs = dict[tuple[bytes, bytes], tuple[bytes, bytes]]  # response headers that were found fit, and their form
 
@@ -252,47 +252,11 @@ def _fit(known: KnownPairs, name: bytes, value: bytes) -> tuple[bytes, bytes]:
 
 def path_of(target: bytes) -> str:
     """The path as apps get it: decoded, and without the query."""
-    return unquote_to_bytes(target.partition(b"?")[0]).decode("utf-8", "replace")
+    path = target.partition(b"?")[0]
+    return (unquote_to_bytes(path) if b"%" in path else path).decode("utf-8", "replace")
 
 
-async def ask_directly(
-    route: DirectRoute,
-    request: Request,
-    headers: list[tuple[bytes, bytes]],
-    max_body_bytes: int,
-    known_pairs: KnownPairs,
-) -> Response | None:
-    """The response of ``route``, which takes headers and body alone; None if the app has to be called."""
-    body = request.body
-    answering = route.answer(headers, route.path_params.copy(), body) if isinstance(body, bytes) else None
-    if answering is None:
-        return None
-    del body  # this waits as long as the answer takes
-    request.handed_over()
-    failure: Exception | None = None
-    answer: Answer = 0, (), b""
-    try:
-        answer = await answering
-    except Exception as exc:  # noqa: BLE001  it is raised again below, where all of an app's go
-        failure = exc
-    else:
-        response = _plain_response(answer, max_body_bytes, known_pairs)
-        if response is not None:
-            return response
-
-    async def in_messages(scope: Scope, receive: Any, send: Any) -> None:
-        if failure is not None:
-            raise failure
-        status, headers, content = answer
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
-
-    call = MemoryCall(request, max_body_bytes, known_pairs)
-    await call.run(in_messages, {"method": request.method, "path": path_of(request.target)})
-    return call.response()
-
-
-def _plain_response(answer: Answer, max_body_bytes: int, known: KnownPairs) -> Response | None:
+def plain_response(answer: Answer, max_body_bytes: int, known: KnownPairs) -> Response | None:
     """What nearly every answer comes to; None for one that has to go the way of messages, where all rules are."""
     status, headers, body = answer
     if type(status) is not int or status != 200 or len(body) > max_body_bytes:
@@ -307,6 +271,23 @@ def _plain_response(answer: Answer, max_body_bytes: int, known: KnownPairs) -> R
     except (TypeError, ValueError):
         return None
     return Response(200, (*raw_headers, (b"content-length", b"%d" % len(body))), body)
+
+
+async def in_messages(
+    found: Answer | Exception, request: Request, max_body_bytes: int, known_pairs: KnownPairs
+) -> Response:
+    """The response to ``request`` of an app that sends the answer ``found``, or raises it."""
+
+    async def app(scope: Scope, receive: Any, send: Any) -> None:
+        if isinstance(found, Exception):
+            raise found
+        status, headers, content = found
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+    call = MemoryCall(request, max_body_bytes, known_pairs)
+    await call.run(app, {"method": request.method, "path": path_of(request.target)})
+    return call.response()
 
 
 class StreamedCall(MemoryCall):
