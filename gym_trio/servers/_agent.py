@@ -51,14 +51,12 @@ class AgentServer(Server):
         cookies = link.cookies
         stages = request.stages
         try:
-            with stages.measure("seed"):
-                seeded = await link.open("/seed_session", row)
+            seeded = await stages.measured("seed", link.open("/seed_session", row))
             params = RequestBody(self.parameters(row, seeded), (), None, cookies, rollout_id, stages)
             response = await pending(self.responses(params))
             cookies.update(params.cookies)
             body = {**row, "response": response}
-            with stages.measure("verify"):
-                result = await link.verify(body)
+            result = await stages.measured("verify", link.verify(body))
             observed = {"ng_agent_observations": {"tool_calls": stages.tool_calls}} if stages.tool_calls else {}
             return {**observed, **result, "ng_perf": {**(result.get("ng_perf") or {}), **stages.milliseconds()}}
         finally:
@@ -69,8 +67,7 @@ class AgentServer(Server):
 
         What it measures with ``request.stages`` goes into the result's ``ng_perf``.
         """
-        with request.stages.measure("model"):
-            return await self.call_model(request, rollout_id=request.rollout_id)
+        return await request.stages.measured("model", self.call_model(request, rollout_id=request.rollout_id))
 
     def parameters(self, row: Mapping[str, Any], seeded: Mapping[str, Any]) -> dict[str, Any]:
         """What `responses` gets for ``row``, whose environment answered ``seeded``: its ``responses_create_params``,

@@ -83,11 +83,10 @@ class ToolCaller:
         elif not isinstance(name, str) or not self._may_call(name):
             text = _error(f"there is no tool {str(name)[:100]!r}")
         else:
-            with self._request.stages.tool_call(call.get("call_id")):
-                other = self._others.get(name)
-                called = self._post(name, arguments) if other is None else other(arguments)
-                late = f"the tool {name[:100]} took over"
-                text = await bounded(called, self._seconds, late, "(tool_timeout_seconds)")
+            other = self._others.get(name)
+            called = self._post(name, arguments) if other is None else other(arguments)
+            called = bounded(called, self._seconds, f"the tool {name[:100]} took over", "(tool_timeout_seconds)")
+            text = await self._request.stages.tool_call(call.get("call_id"), called)
         return {"type": "function_call_output", "call_id": call.get("call_id"), "output": text}
 
     def _may_call(self, name: str) -> bool:

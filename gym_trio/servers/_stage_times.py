@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
 from .. import telemetry
 
 __all__ = ["StageTimes"]
+
+
+T = TypeVar("T")
 
 
 class StageTimes:
@@ -37,9 +41,35 @@ class StageTimes:
         measured.span = telemetry.span(stage) if telemetry.is_used() else None
         return measured
 
-    def tool_call(self, call_id: Any) -> AbstractContextManager[None]:
-        """Record the block as the tool call of that id, however it ends."""
-        return _ToolCall(self, call_id)
+    async def measured(self, stage: str, work: Awaitable[T]) -> T:
+        """What ``work`` comes to. Its time is counted as by `measure`, for half of what a block costs."""
+        started, outer, self.stage = self.now(), self.stage, stage
+        try:
+            if not telemetry.is_used():
+                return await work
+            with telemetry.span(stage):
+                return await work
+        finally:
+            self._leave(stage, outer, started)
+
+    def _leave(self, stage: str, outer: str | None, started: float) -> None:
+        self.stage = outer
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + (self.now() - started)
+
+    async def tool_call(self, call_id: Any, work: Awaitable[T]) -> T:
+        """What ``work`` comes to, recorded as the tool call of that id, however it ends."""
+        record = {"call_id": call_id, "started_at": time.time(), "duration_ms": None, "status": "cancelled"}
+        self.tool_calls.append(record)
+        started = self.now()
+        try:
+            done = await work
+            record["status"] = "completed"
+            return done
+        except Exception:
+            record["status"] = "failed"
+            raise
+        finally:
+            record["duration_ms"] = _milliseconds(self.now() - started)
 
     def milliseconds(self) -> dict[str, float]:
         """The times as keys of ``ng_perf``: ``seed_ms`` and so on."""
@@ -68,32 +98,11 @@ class _Measured:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        times = self.times
         try:
             if self.span is not None:
                 self.span.__exit__(kind, error, traceback)
         finally:
-            times.stage = self._outer
-            times.seconds[self.stage] = times.seconds.get(self.stage, 0.0) + (times.now() - self._started)
-
-
-class _ToolCall:
-    """The block of one tool call."""
-
-    __slots__ = ("_record", "_started", "_times")
-
-    def __init__(self, times: StageTimes, call_id: Any) -> None:
-        self._times = times
-        self._record = {"call_id": call_id, "started_at": time.time(), "duration_ms": None, "status": "cancelled"}
-
-    def __enter__(self) -> None:
-        self._times.tool_calls.append(self._record)
-        self._started = self._times.now()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or issubclass(kind, Exception):
-            self._record["status"] = "completed" if kind is None else "failed"
-        self._record["duration_ms"] = _milliseconds(self._times.now() - self._started)
+            self.times._leave(self.stage, self._outer, self._started)
 
 
 def _milliseconds(seconds: float) -> float:

@@ -53,8 +53,7 @@ async def tool_loop(
     step = 0
     while True:
         step += 1
-        with stages.measure("model"):
-            reply = await ask([*items, *outputs])
+        reply = await stages.measured("model", ask([*items, *outputs]))
         said = reply_items(reply, server)
         outputs.extend(said)
         usage = add_usage(usage, reply.get("usage"))
@@ -66,8 +65,7 @@ async def tool_loop(
         if max_steps is not None and step >= max_steps:
             return LoopEnd(reply, outputs, usage, "max_steps")
         if calls:
-            with stages.measure("tools"):
-                outputs.extend(await tools.call_all(calls))
+            outputs.extend(await stages.measured("tools", tools.call_all(calls)))
 
 
 def open_calls(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
