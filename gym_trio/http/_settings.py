@@ -28,8 +28,8 @@ class TransportSettings:
     max_connections_per_origin: int | None = attrs.field(default=None, validator=none_or_one)
     """None: as many as there are requests."""
     max_concurrent_connects: int = attrs.field(default=128, validator=at_least_one)
-    """Per origin: an unpaced burst overflows a server's backlog. While used connections come free about as quickly for
-    the requests that wait, a few are made at once."""
+    """Per origin: an unpaced burst overflows a server's backlog. To a server on this machine a few are made at once
+    while used ones come free about as quickly for the requests that wait."""
     max_head_bytes: int = attrs.field(default=64 * 1024, validator=at_least_one)
     max_body_bytes: int = attrs.field(default=64 * 1024 * 1024, validator=at_least_one)
     """Of a response that is read whole; a streamed one has no bound."""

@@ -301,54 +301,54 @@ async def test_scope(connect) -> None:
         assert (scope["scheme"], scope["root_path"], scope["asgi"]["version"]) == ("http", "", "3.0")
 
 
+class Ends:
+    """What an app is told of the two ends of each connection, and what they are."""
+
+    def __init__(self) -> None:
+        self.told: list = []
+        self.own: list = []
+
+    async def app(self, scope, receive, send) -> None:
+        if scope["type"] == "http":
+            self.told.append((scope["client"], scope["server"]))
+        await send(START)
+        await send(body(b""))
+
+    async def ask(self, connection, prefix: str = "") -> None:
+        async with connection as client:
+            await client.get("/")
+            sock = client.stream.socket
+            self.own.append(tuple((prefix + host, port) for host, port in (sock.getsockname(), sock.getpeername())))
+
+
 @pytest.mark.parametrize(
     ("host", "addresses"), [("0.0.0.0", ["127.0.0.1", "127.0.0.2"]), ("127.0.0.1", ["127.0.0.1"])], ids=["any", "one"]
 )
 async def test_each_connection_has_the_addresses_of_its_own_ends(connect, host: str, addresses: list[str]) -> None:
     """Also of a server that listens on every address of its machine."""
-    ends = []
-
-    async def app(scope, receive, send) -> None:
-        if scope["type"] == "http":
-            ends.append((scope["client"], scope["server"]))
-        await send(START)
-        await send(body(b""))
-
-    asked = []
-    async with open_server(app, host=host) as server:
+    ends = Ends()
+    async with open_server(ends.app, host=host) as server:
         for address in addresses:
-            async with connect(f"http://{address}:{server.port}") as client:
-                await client.get("/")
-                sock = client.stream.socket
-                asked.append((sock.getsockname(), sock.getpeername()))
-    assert ends == asked
+            await ends.ask(connect(f"http://{address}:{server.port}"))
+    assert ends.told == ends.own
+    assert len(ends.told) == len(addresses)
 
 
 @pytest.mark.parametrize("host", ["::", "::ffff:0.0.0.0"])
 async def test_each_connection_has_its_own_addresses_where_one_socket_has_both_families(connect, host: str) -> None:
     """Those of IPv4 as such a socket has them."""
-    ends = []
-
-    async def app(scope, receive, send) -> None:
-        if scope["type"] == "http":
-            ends.append((scope["client"], scope["server"]))
-        await send(START)
-        await send(body(b""))
-
+    ends = Ends()
     listener = socket.socket(socket.AF_INET6)
     listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     listener.bind((host, 0))
     port = listener.getsockname()[1]
-    asked = []
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve, app, sockets=[listener]))
+        await nursery.start(partial(serve, ends.app, sockets=[listener]))
         for address in ("127.0.0.1", "127.0.0.2"):
-            async with connect(f"http://{address}:{port}") as client:
-                await client.get("/")
-                sock = client.stream.socket
-                asked.append(tuple((f"::ffff:{ip}", own) for ip, own in (sock.getsockname(), sock.getpeername())))
+            await ends.ask(connect(f"http://{address}:{port}"), "::ffff:")
         nursery.cancel_scope.cancel()
-    assert ends == asked
+    assert ends.told == ends.own
+    assert len(ends.told) == 2
 
 
 async def test_context_variables_end_with_their_request(connect) -> None:
