@@ -30,7 +30,7 @@ class Connector:
         self._origin = origin
         self._address = (origin.host, origin.port)
         self._family = _numeric_family(origin.host)
-        self._is_near = False  # on this machine: the kernel has connected to it at once
+        self._is_near = False  # on this machine, as has shown when the kernel connected to it at once
         self._options = tcp_options(
             TCP_KEEPIDLE=settings.tcp_keepalive_idle_seconds,
             TCP_KEEPINTVL=settings.tcp_keepalive_interval_seconds,
@@ -94,7 +94,8 @@ class Connector:
             return False
         if code not in (0, errno.EISCONN):
             raise OSError(code, os.strerror(code))
-        self._is_near = True
+        # At once alone may be another machine's time too, where this thread had none in between.
+        self._is_near = self._is_near or _is_of_this_machine(sock)
         return True
 
     async def _until_connected(self, sock: socket.socket) -> socket.socket:
@@ -149,6 +150,12 @@ async def _look_up_and_connect(origin: Origin) -> socket.socket:
     sock = socket.socket(fileno=stream.socket.detach())
     sock.setblocking(False)
     return sock
+
+
+def _is_of_this_machine(sock: socket.socket) -> bool:
+    """Whether the kernel has given ``sock`` an address that has no way out, or the one that it is connected to."""
+    here, there = sock.getsockname()[0], sock.getpeername()[0]
+    return bool(here == there or ipaddress.ip_address(here).is_loopback)
 
 
 def _refuse_itself(sock: socket.socket) -> None:

@@ -9,7 +9,7 @@ import socket
 import pytest
 import trio
 
-from gym_trio.http import open_socket_transport
+from gym_trio.http import _connector, open_socket_transport
 from gym_trio.http._connect_pace import ConnectPace
 from gym_trio.http._origin_connection import Connection
 from gym_trio.http._pool import OriginPool
@@ -201,6 +201,40 @@ async def test_another_machine_gets_all_that_may_be_made_at_once(origin: Origin)
         await origin.connect(far=True)
     await origin.ask(4000)
     assert origin.pool.connecting == 128
+
+
+class FromElsewhere(socket.socket):
+    """As it would be on another machine than who it is connected to."""
+
+    def getsockname(self) -> tuple[str, int]:
+        return "192.0.2.1", 1
+
+    def getpeername(self) -> tuple[str, int]:
+        return "192.0.2.2", 1
+
+
+async def test_another_machine_is_not_near_for_having_connected_at_once(open_peer, echo, monkeypatch) -> None:
+    """As it has where this thread had no time in between: it would be given up after 10 ms from then on."""
+
+    def made(family: socket.AddressFamily) -> socket.socket:
+        sock = FromElsewhere(family, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        return sock
+
+    monkeypatch.setattr(_connector, "_new_socket", made)
+    async with open_peer(echo) as peer, open_socket_transport() as transport:
+        await transport.send(peer.request())
+        (connection,) = transport._pools[peer.origin].connections
+        assert connection.is_far
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1", "0.0.0.0", "::"])
+async def test_every_address_of_this_machine_is_near(open_peer, echo, host: str) -> None:
+    """Whichever address the kernel gives the other end."""
+    async with open_peer(echo, host=host) as peer, open_socket_transport() as transport:
+        await transport.send(peer.request())
+        (connection,) = transport._pools[peer.origin].connections
+        assert not connection.is_far
 
 
 @pytest.mark.parametrize(("name", "far"), [(None, False), ("localhost", True)])
