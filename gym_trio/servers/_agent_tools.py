@@ -84,7 +84,7 @@ class ToolCaller:
             text = _error(f"there is no tool {str(name)[:100]!r}")
         else:
             other = self._others.get(name)
-            called = self._post(name, arguments) if other is None else other(arguments)
+            called = self._post(name, arguments) if other is None else _call_other(other, arguments)
             called = bounded(called, self._seconds, f"the tool {name[:100]} took over", "(tool_timeout_seconds)")
             text = await self._request.stages.tool_call(call.get("call_id"), called)
         return {"type": "function_call_output", "call_id": call.get("call_id"), "output": text}
@@ -112,6 +112,11 @@ class ToolCaller:
             raise failure_of(error) from None
         request.cookies.update(response.cookies())
         return response.text
+
+
+async def _call_other(tool: RemoteTool, arguments: Mapping[str, Any]) -> str:
+    # One that fails before it has given anything to wait for has failed as a call too.
+    return await tool(arguments)
 
 
 def _arguments(sent: Any) -> dict[str, Any] | str:

@@ -135,7 +135,8 @@ class Server:
         """
         async with open_session_registry(name=self.name, **self.session_bounds()) as registry:
             # It stays reachable afterwards: it refuses new sessions, and what it could not close can be tried again.
-            self.sessions = registry
+            # Not by assignment: a sub-class may have made a property of it.
+            vars(self)["sessions"] = registry
             yield
 
     def session_bounds(self) -> dict[str, Any]:

@@ -20,11 +20,14 @@ from gym_trio.servers import (
     ModelServer,
     RequestBody,
     ResourcesServer,
+    Server,
+    ToolCaller,
     tool,
     tools_of,
 )
 from gym_trio.servers._authored import authored
 from gym_trio.servers._failures import failure_of
+from gym_trio.sessions import SessionRegistry
 
 
 class Plain(ResourcesServer):
@@ -468,3 +471,39 @@ async def test_a_models_exit_is_one_failed_call(open_servers: Any, path: str, st
             body = {"input": "x", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "stream": stream}
             answer = await gym.client.post("model", path, json=body)
             assert (answer.status, "SystemExit: 3" in answer.json()["failure"]["failure_reason"]) == (500, True)
+
+
+class Narrowed(Server):
+    """Says more of its sessions than the server it is made from."""
+
+    @property
+    def sessions(self) -> SessionRegistry[str]:  # type: ignore[override]
+        return super().sessions
+
+
+async def test_the_sessions_of_a_server_may_be_a_property_of_its_own() -> None:
+    """Refused before the startup as in any server; the registry is the lifespan's, and the next one's after it."""
+    server = Narrowed()
+    with pytest.raises(RequestRefused):
+        _ = server.sessions
+    async with server.lifespan():
+        first = server.sessions
+        assert first.name == "Narrowed"
+    assert server.sessions is first
+    async with server.lifespan():
+        assert server.sessions is not first
+
+
+@pytest.mark.parametrize("seconds", [None, 5.0])
+async def test_a_tool_that_fails_before_it_can_be_waited_for_is_on_record(seconds: float | None) -> None:
+    """As any other that fails."""
+
+    def refuse(arguments: Any) -> Any:
+        raise ValueError("no")
+
+    request = RequestBody()
+    caller = ToolCaller(AgentServer(), request, tool_timeout_seconds=seconds, others={"refuse": refuse})
+    with pytest.raises(ValueError, match="no"):
+        await caller.call({"name": "refuse", "arguments": "{}", "call_id": "c"})
+    (record,) = request.stages.tool_calls
+    assert (record["call_id"], record["status"]) == ("c", "failed")
