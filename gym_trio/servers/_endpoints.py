@@ -69,7 +69,7 @@ class Endpoints(DirectApp):
             return None
         route, values = found
         endpoint = route.app
-        if not isinstance(endpoint, DirectEndpoint) or not endpoint.answers_directly:
+        if not isinstance(endpoint, DirectEndpoint) or not endpoint.answers_directly():
             return None
         return DirectRoute(endpoint.direct, values)
 

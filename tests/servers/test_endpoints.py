@@ -6,7 +6,7 @@ import importlib
 import itertools
 import random
 import sys
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pytest
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from gym_trio.environments import IMPLEMENTATIONS as ENVIRONMENTS
 from gym_trio.http import MemoryTransport, Origin
 from gym_trio.http import Request as Sent
 from gym_trio.models import IMPLEMENTATIONS as MODELS
-from gym_trio.servers import ENVIRONMENT_SERVERS
+from gym_trio.servers import ENVIRONMENT_SERVERS, JsonEndpoint, RequestBody, send_json
 from gym_trio.servers._endpoints import Endpoints
 
 BUILT_IN = {**AGENTS, **ENVIRONMENTS, **MODELS, **ENVIRONMENT_SERVERS}
@@ -165,3 +165,62 @@ async def test_below_another_app() -> None:
     outer = Router([Mount("/inner", app=Endpoints(Router([Route("/tell", tell, methods=["GET"])])))])
     answer = await MemoryTransport(outer).send(Sent("GET", Origin("http", "a", 80), b"/inner/tell"))
     assert (answer.status, answer.text) == (200, "/inner/tell")
+
+
+async def say(request: RequestBody) -> dict[str, str]:
+    """What an endpoint is made around."""
+    return {"by": "direct"}
+
+
+async def refuse(self: Any, scope: Any, receive: Any, send: Any) -> None:
+    """A call that an author gives an endpoint."""
+    await send_json(send, 418, {"by": "call"})
+
+
+class Registered:
+    """A base that is told of its sub-classes, as by the author's own framework."""
+
+    tags: ClassVar[list[str]] = []
+
+    def __init_subclass__(cls, *, tag: str = "none", **given: Any) -> None:
+        super().__init_subclass__(**given)
+        cls.tags.append(tag)
+
+
+T = TypeVar("T")
+
+
+class Typed(JsonEndpoint, Registered, Generic[T], tag="typed"):
+    """Bases behind the endpoint's that have to hear of it."""
+
+
+class Unheard(JsonEndpoint):
+    def __init_subclass__(cls) -> None:
+        """What stands behind does not hear of it."""
+
+
+class OfOneWhoTellsNobody(Unheard):
+    __call__ = refuse
+
+
+class Later(JsonEndpoint):
+    """Its call is given to it below."""
+
+
+Later.__call__ = refuse  # type: ignore[method-assign]
+
+
+def test_an_endpoint_is_one_base_among_others() -> None:
+    """Those behind it are told of the sub-class, with its arguments."""
+    assert Registered.tags == ["typed"]
+    assert Typed[int] is not Typed
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [(JsonEndpoint, 200), (Typed, 200), (Unheard, 200), (OfOneWhoTellsNobody, 418), (Later, 418)]
+)
+async def test_a_call_of_an_authors_own_sees_every_request(kind: type[JsonEndpoint], status: int) -> None:
+    """However it has come to the class."""
+    app = Endpoints(Router([Route("/say", kind(say, server="s"), methods=["POST"])]))
+    answer = await MemoryTransport(app).send(Sent("POST", Origin("http", "a", 80), b"/say"))
+    assert (answer.status, answer.json()) == (status, {"by": "direct" if status == 200 else "call"})
