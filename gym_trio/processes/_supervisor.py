@@ -23,6 +23,7 @@ LOGGER = logging.getLogger("gym_trio.processes")
 
 LAST_WORDS_SECONDS = 0.2
 KEEPERS_SECONDS = 1.0
+UNREADY_GRACE_SECONDS = 5.0
 WARDEN_SECONDS = 2.0  # more than the warden gives to keepers that are stuck
 WARDEN_PYTHON = (sys.executable, "-I", "-S")
 
@@ -98,7 +99,8 @@ class Supervisor:
         SIGINT to the process, or with ``interrupt="group"`` to its whole
         process group, for a wrapper that does not pass it on.
 
-        **Cancellation**: stops the server as `stop` does; nothing of it is left when this returns.
+        **Cancellation**: stops the server as `stop` does, with a grace of at most 5 s; nothing of it is left when this
+        returns.
         **Errors**: `ServerStartError` when it did not become ready, with its last lines and its exit code;
         `UsageError` for arguments that cannot work. Either way nothing of it is left.
         **Ownership**: the process belongs to the supervisor, and so does every descendant of it.
@@ -234,10 +236,15 @@ class Supervisor:
         return self._link
 
     async def _discard(self, process: ManagedProcess) -> None:
-        """End what a start has left, and forget it."""
-        process.stop(self._grace_seconds)
+        """End what a start has left, and forget it.
+
+        What never was ready serves nobody, so that the grace, which is as long as a drain of sessions, is not for it;
+        and an interpreter that is just starting can lose the one SIGINT that it gets.
+        """
+        grace_seconds = min(self._grace_seconds, UNREADY_GRACE_SECONDS)
+        process.stop(grace_seconds)
         try:
-            await _wait_through(process.wait_gone, self._grace_seconds + self._reap_seconds, process.kill)
+            await _wait_through(process.wait_gone, grace_seconds + self._reap_seconds, process.kill)
         finally:
             self._processes.pop(process.name, None)
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from gym_trio import ServerStartError, UsageError
-from gym_trio.processes import ServerState, bind_port, open_supervisor
+from gym_trio.processes import ServerState, _supervisor, bind_port, open_supervisor
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 READY = "import os, time; os.write(int(os.environ['GYM_TRIO_READY_FD']), b'http://here\\n'); time.sleep(1000)"
@@ -162,6 +162,30 @@ async def test_a_program_that_does_not_exist(lines, tmp_path):
         with pytest.raises(ServerStartError, match="Is a directory"):
             await supervisor.start("s", [*PYTHON, ""], log_path=tmp_path)
         await supervisor.start("s", [*PYTHON, NEVER])
+
+
+@pytest.mark.parametrize("how", ["cancelled", "not ready"])
+async def test_what_never_was_ready_has_no_long_grace(lines, marked, monkeypatch, how: str) -> None:
+    """It has nothing to drain. An interpreter that has lost its SIGINT while it started would use all of it."""
+    monkeypatch.setattr(_supervisor, "UNREADY_GRACE_SECONDS", 0.1)
+    ignores = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('deaf', flush=True)"
+    ready_seconds = 1.0 if how == "not ready" else 1000.0
+
+    async def start() -> None:
+        command = [*PYTHON, f"{ignores}; time.sleep(1000)"]
+        await supervisor.start("s", command, ready_fd=True, ready_timeout_seconds=ready_seconds, env=marked.env)
+
+    with trio.fail_after(60):
+        async with open_supervisor(server_shutdown_timeout_seconds=1000, output=lines) as supervisor:
+            if how == "not ready":
+                with pytest.raises(ServerStartError):
+                    await start()
+            else:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(start)
+                    await lines.wait_for("deaf")
+                    nursery.cancel_scope.cancel()
+            assert marked.alive() == set()
 
 
 async def test_a_cancelled_start_leaves_nothing(lines, marked):
