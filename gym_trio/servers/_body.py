@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 import orjson
@@ -219,19 +219,6 @@ def encode_default(value: Any) -> Any:
 
 class DirectEndpoint:
     """An ASGI endpoint that can answer from headers and body alone, until a sub-class overrides ``__call__``."""
-
-    # The ``__call__`` that `direct` stands for; None if for no one.
-    _call_of_direct: ClassVar[Any] = None
-
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
-        own = next(vars(base) for base in cls.__mro__ if "__call__" in vars(base) or "direct" in vars(base))
-        cls._call_of_direct = cls.__call__ if "direct" in own else None
-
-    @classmethod
-    def answers_directly(cls) -> bool:
-        """Not where an author has given it a call of its own, however late: that is to see every request."""
-        return bool(cls._call_of_direct == cls.__call__)
 
     def direct(self, headers: HeaderList, path_params: PathParams, content: bytes) -> Awaitable[Answer] | None:
         """The answer to a request with ``content`` for its body; None, and nothing has been done, where it needs more.

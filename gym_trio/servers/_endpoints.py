@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..http import DirectApp, DirectRoute
 from ._body import DirectEndpoint, Receive, Scope, Send
@@ -69,9 +69,7 @@ class Endpoints(DirectApp):
             return None
         route, values = found
         endpoint = route.app
-        if not isinstance(endpoint, DirectEndpoint) or not endpoint.answers_directly():
-            return None
-        return DirectRoute(endpoint.direct, values)
+        return DirectRoute(endpoint.direct, values) if _answers_directly(endpoint) else None
 
     def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
         route = self._plain.get((method, path))
@@ -96,3 +94,11 @@ class Endpoints(DirectApp):
         scope["endpoint"], scope["path_params"] = route.endpoint, values
         app: Callable[[Scope, Receive, Send], Awaitable[None]] = route.app
         return app(scope, receive, send)
+
+
+def _answers_directly(endpoint: Any) -> TypeGuard[DirectEndpoint]:
+    """Not one whose author has given it a call of its own: that is to see every request, as messages."""
+    if not isinstance(endpoint, DirectEndpoint):
+        return False
+    own = next(vars(cls) for cls in type(endpoint).__mro__ if "__call__" in vars(cls) or "direct" in vars(cls))
+    return "direct" in own

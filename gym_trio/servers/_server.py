@@ -73,6 +73,7 @@ class Server:
         self.name = name or type(self).__name__
         self.config: Mapping[str, Any] = dict(config or {})
         self._client = client
+        self._sessions: SessionRegistry[Any] | None = None
         self.settings: Any = self._structure_settings()
         self.session_bounds()  # wrong ones are refused here, not when the server starts
 
@@ -119,13 +120,15 @@ class Server:
         router = Router(routes, lifespan=lifespan, default=_not_found, redirect_slashes=False)
         return CancelOnDisconnect(Endpoints(router))
 
-    @functools.cached_property  # which the lifespan fills
+    @property
     def sessions(self) -> SessionRegistry[Any]:
         """The registry that owns the server's sessions. After the lifespan's shutdown it takes no new ones.
 
         **Errors**: `RequestRefused` (503) before the lifespan's startup.
         """
-        raise errors.RequestRefused(503, f"{self.name} is not running: its lifespan has not started")
+        if self._sessions is None:
+            raise errors.RequestRefused(503, f"{self.name} is not running: its lifespan has not started")
+        return self._sessions
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -135,8 +138,7 @@ class Server:
         """
         async with open_session_registry(name=self.name, **self.session_bounds()) as registry:
             # It stays reachable afterwards: it refuses new sessions, and what it could not close can be tried again.
-            # Not by assignment: a sub-class may have made a property of it.
-            vars(self)["sessions"] = registry
+            self._sessions = registry
             yield
 
     def session_bounds(self) -> dict[str, Any]:

@@ -477,7 +477,7 @@ class Narrowed(Server):
     """Says more of its sessions than the server it is made from."""
 
     @property
-    def sessions(self) -> SessionRegistry[str]:  # type: ignore[override]
+    def sessions(self) -> SessionRegistry[str]:
         return super().sessions
 
 
