@@ -49,8 +49,6 @@ class Ledger:
         self, limits: Limits, opened_at: float, *, finite: bool, check_row: CheckRow | None, id_prefix: str
     ) -> None:
         self.phase = ADMITTING
-        self.admits = True  # rows are pulled
-        self.iterates = True  # outcomes go to those who receive
         self.ready: deque[RolloutOutcome] = deque()  # has an outcome that nobody has received, in completion order
         self.feeding = True  # the task that pulls rows has not ended
         self._limits = limits
@@ -68,8 +66,17 @@ class Ledger:
         if to not in _MOVES[self.phase]:
             raise RuntimeError(f"a rollout stream that is {self.phase.value} cannot become {to.value}")
         self.phase = to
-        self.admits = to is ADMITTING or to is SPENT
-        self.iterates = self.admits or to is FINISHING
+
+    @property
+    def admits(self) -> bool:
+        """Rows are pulled."""
+        return self.phase is ADMITTING or self.phase is SPENT
+
+    @property
+    def iterates(self) -> bool:
+        """Outcomes go to those who receive."""
+        phase = self.phase
+        return phase is ADMITTING or phase is SPENT or phase is FINISHING
 
     @property
     def is_stopping(self) -> bool:
