@@ -21,7 +21,6 @@ class EnvironmentDrivenAgent(AgentServer):
     async def run(self, request: RequestBody) -> Mapping[str, Any]:
         """One rollout of ``request``, a task row."""
         body = {"row": dict(request), "model_server": self.reference("model_server")}
-        with request.stages.measure("environment"):
-            resources = self.reference("resources_server")
-            result = await self.call(resources, "/run_rollout", body, {}, request.rollout_id)
+        driven = self.call(self.reference("resources_server"), "/run_rollout", body, {}, request.rollout_id)
+        result = await request.stages.measured("environment", driven)
         return {**result, "ng_perf": {**(result.get("ng_perf") or {}), **request.stages.milliseconds()}}

@@ -7,11 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
-import trio
 
 from ..config import finite_seconds, optional, positive_int
 from ..errors import FailureKind, RolloutFailure, Stage
-from ..servers import AgentServer, EnvironmentLink, RequestBody, add_usage, input_items, reply_items, step_response
+from ..servers import (
+    AgentServer,
+    EnvironmentLink,
+    RequestBody,
+    add_usage,
+    bounded,
+    input_items,
+    reply_items,
+    step_response,
+)
 
 __all__ = ["GymnasiumAgent", "GymnasiumAgentSettings"]
 
@@ -59,9 +67,8 @@ class GymnasiumAgent(AgentServer):
         """One episode of ``request``, a task row."""
         link = EnvironmentLink(self, self.reference("resources_server"), request.rollout_id)
         try:
-            with trio.move_on_after(_seconds(self.settings.total_timeout_seconds)):
-                return await self._play(request, link)
-            raise _timed_out(f"the episode's {self.settings.total_timeout_seconds:g} s passed (total_timeout_seconds)")
+            limit = self.settings.total_timeout_seconds
+            return await bounded(self._play(request, link), limit, "the episode's", "passed (total_timeout_seconds)")
         finally:
             await link.close()
 
@@ -91,8 +98,8 @@ class GymnasiumAgent(AgentServer):
             raise RolloutFailure(
                 FailureKind.AGENT_RUN_ERROR, "the row has no responses_create_params", stage=Stage.SEED, terminal=True
             )
-        with request.stages.measure("seed"):
-            first = _checked(link.server, await link.open("/reset", dict(request)), stage=Stage.SEED)
+        answer = await request.stages.measured("seed", link.open("/reset", dict(request)))
+        first = _checked(link.server, answer, stage=Stage.SEED)
         items = input_items(params.get("input"))
         if first["observation"]:
             items = [*items, {"role": "user", "content": first["observation"]}]
@@ -101,21 +108,18 @@ class GymnasiumAgent(AgentServer):
     async def _ask(self, request: RequestBody, play: Play) -> None:
         body = {**play.params, "input": [*play.params["input"], *play.outputs]}
         limit = self.settings.step_timeout_seconds
-        with request.stages.measure("model"), trio.move_on_after(_seconds(limit)) as scope:
-            play.reply = await self.call_model(body, rollout_id=request.rollout_id)
-        if scope.cancelled_caught:
-            raise _timed_out(f"a model call's {limit:g} s passed (step_timeout_seconds)")
+        asked = request.stages.measured("model", self.call_model(body, rollout_id=request.rollout_id))
+        play.reply = await bounded(asked, limit, "a model call's", "passed (step_timeout_seconds)")
         play.outputs.extend(reply_items(play.reply, self.reference("model_server")))
         play.usage = add_usage(play.usage, play.reply.get("usage"))
 
     async def _step(self, request: RequestBody, play: Play) -> None:
         limit = self.settings.step_timeout_seconds
         body = {**request, "response": play.reply}
-        with request.stages.measure("tools"), trio.move_on_after(_seconds(limit)) as scope:
-            answer = await self.call(play.link.server, "/step", body, play.link.cookies, request.rollout_id)
-            play.last = _checked(play.link.server, answer)
-        if scope.cancelled_caught:
-            raise _timed_out(f"a step's {limit:g} s passed (step_timeout_seconds)")
+        called = self.call(play.link.server, "/step", body, play.link.cookies, request.rollout_id)
+        stepped = request.stages.measured("tools", called)
+        answer = await bounded(stepped, limit, "a step's", "passed (step_timeout_seconds)")
+        play.last = _checked(play.link.server, answer)
         play.reward += play.last["reward"]
         if not math.isfinite(play.reward):
             message = f"{play.link.server}: the rewards of the steps add up to {play.reward}"
@@ -145,11 +149,3 @@ def _checked(server: str, answer: Mapping[str, Any], *, stage: Stage = Stage.AGE
         answer.get("info") or {},
         stage=stage,
     )
-
-
-def _seconds(limit: float | None) -> float:
-    return float("inf") if limit is None else limit
-
-
-def _timed_out(message: str) -> RolloutFailure:
-    return RolloutFailure(FailureKind.AGENT_TIMEOUT, message, stage=Stage.AGENT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -15,11 +15,11 @@ from ..servers import (
     RequestBody,
     ToolCaller,
     add_usage,
+    bounded,
     input_items,
     output_text,
     reply_items,
     tool_loop,
-    within,
 )
 
 __all__ = ["UserSimulatorAgent", "UserSimulatorSettings"]
@@ -85,12 +85,9 @@ class UserSimulatorAgent(AgentServer):
         params = super().parameters(row, seeded)
         return {**params, ROW_KEY: row[ROW_KEY]} if ROW_KEY in row else params
 
-    async def responses(self, request: RequestBody) -> Mapping[str, Any]:
+    def responses(self, request: RequestBody) -> Coroutine[Any, Any, Mapping[str, Any]]:
         limit = self.settings.total_timeout_seconds
-        with within(limit):
-            return await self._talk(request)
-        message = f"the dialogue's {limit:g} s passed (total_timeout_seconds)"
-        raise RolloutFailure(FailureKind.AGENT_TIMEOUT, message, stage=Stage.AGENT)
+        return bounded(self._talk(request), limit, "the dialogue's", "passed (total_timeout_seconds)")
 
     async def _talk(self, request: RequestBody) -> dict[str, Any]:
         about = str(request.pop(ROW_KEY, ""))
@@ -140,8 +137,8 @@ class UserSimulatorAgent(AgentServer):
         ]
         prefix = f"/ng-rollout/{request.rollout_id}" if request.rollout_id else ""
         body = {**self.settings.user_parameters, "input": items}
-        with request.stages.measure("user"):
-            reply = await self.call(server, f"{prefix}/v1/responses", body, {}, None)
+        asked = self.call(server, f"{prefix}/v1/responses", body, {}, None)
+        reply = await request.stages.measured("user", asked)
         reply_items(reply, server)
         dialogue.user_usage = add_usage(dialogue.user_usage, reply.get("usage"))
         text, stop, _ = output_text(reply).partition(self.settings.stop_text)

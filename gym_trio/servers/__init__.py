@@ -6,7 +6,7 @@
 `ToolCaller`          an agent's tool calls, to its environment and back
 `EnvironmentLink`     an agent's session at its environment, which it always closes
 `tool_loop`           ask, carry out the calls, ask again, until an answer without a call
-`within`, `bounded`   a bound where there is one
+`bounded`             a call of an agent, cut where there is a bound
 `ResourcesServer`     an environment: tools, per-session state, ``/verify``
 `GymnasiumServer`     an environment that is stepped: ``/reset`` and ``/step``
 `EnvironmentServer`   episodes: seeds an environment and an agent, and always closes both
@@ -31,6 +31,7 @@ from . import _forms as forms
 from ._agent import AgentServer
 from ._agent_tools import RemoteTool, ToolCaller
 from ._body import JsonEndpoint, Reply, RequestBody, read_body, send_json
+from ._bounded import bounded
 from ._environment import EnvironmentServer, Episode, LegacyAgentServer
 from ._environment_link import EnvironmentLink
 from ._failures import failure_from_wire, failure_of, failure_to_wire
@@ -46,7 +47,6 @@ from ._server import COMMON_KEYS, Server
 from ._tool_loop import LoopEnd, open_calls, tool_loop
 from ._tools import Tool, tool, tools_of
 from ._verdict import verify_response
-from ._within import bounded, within
 
 # The implementations of ``environment_servers`` blocks, by NeMo Gym's names.
 ENVIRONMENT_SERVERS: Mapping[str, str] = {
@@ -109,5 +109,4 @@ __all__ = [
     "tools_of",
     "verify_response",
     "with_addresses",
-    "within",
 ]

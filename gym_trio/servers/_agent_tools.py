@@ -10,9 +10,9 @@ import trio
 
 from ..errors import ResponseError, RolloutFailure, TransportError
 from ._body import RequestBody
+from ._bounded import bounded
 from ._failures import failure_of
 from ._tools import NO_TOOLS
-from ._within import bounded
 
 if TYPE_CHECKING:
     from ._agent import AgentServer

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Awaitable
-from contextlib import AbstractContextManager
-from types import TracebackType
+from collections.abc import Awaitable, Iterator
 from typing import Any, TypeVar
 
 import trio
@@ -13,7 +12,6 @@ import trio
 from .. import telemetry
 
 __all__ = ["StageTimes"]
-
 
 T = TypeVar("T")
 
@@ -34,12 +32,15 @@ class StageTimes:
         self.began_at: float | None = None
         self.tool_calls: list[dict[str, Any]] = []
 
-    def measure(self, stage: str) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
         """Count the block's time for ``stage``, however the block ends. It is a span of that name too."""
-        measured = _Measured()
-        measured.times, measured.stage = self, stage
-        measured.span = telemetry.span(stage) if telemetry.is_used() else None
-        return measured
+        started, outer, self.stage = self.now(), self.stage, stage
+        try:
+            with telemetry.span(stage):
+                yield
+        finally:
+            self._leave(stage, outer, started)
 
     async def measured(self, stage: str, work: Awaitable[T]) -> T:
         """What ``work`` comes to. Its time is counted as by `measure`, for half of what a block costs."""
@@ -74,35 +75,6 @@ class StageTimes:
     def milliseconds(self) -> dict[str, float]:
         """The times as keys of ``ng_perf``: ``seed_ms`` and so on."""
         return {f"{stage}_ms": _milliseconds(seconds) for stage, seconds in self.seconds.items()}
-
-
-class _Measured:
-    """A block in one stage. A class, because a rollout waits for its model inside of one: it is two objects of many.
-
-    Its maker fills it in: an ``__init__`` would cost as much as entering it does.
-    """
-
-    __slots__ = ("_outer", "_started", "span", "stage", "times")
-
-    times: StageTimes
-    stage: str
-    span: AbstractContextManager[None] | None
-
-    def __enter__(self) -> None:
-        times = self.times
-        self._started = times.now()
-        self._outer, times.stage = times.stage, self.stage
-        if self.span is not None:
-            self.span.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            if self.span is not None:
-                self.span.__exit__(kind, error, traceback)
-        finally:
-            self.times._leave(self.stage, self._outer, self._started)
 
 
 def _milliseconds(seconds: float) -> float:

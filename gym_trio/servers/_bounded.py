@@ -1,32 +1,23 @@
-"""`within` and `bounded`: a bound where there is one."""
+"""`bounded`: a bound where there is one."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import trio
 
 from ..errors import FailureKind, RolloutFailure, Stage
 
-__all__ = ["bounded", "within"]
+__all__ = ["bounded"]
 
 T = TypeVar("T")
-
-_UNBOUNDED: Final = nullcontext()
-
-
-def within(seconds: float | None) -> AbstractContextManager[object]:
-    """A block that is left after ``seconds``, as by ``trio.move_on_after``; with None one that costs nothing.
-
-    A scope is five objects and a place in trio's tree, for as long as a rollout waits inside of it.
-    """
-    return _UNBOUNDED if seconds is None else trio.move_on_after(seconds)
 
 
 def bounded(call: Coroutine[Any, Any, T], seconds: float | None, before: str, after: str) -> Coroutine[Any, Any, T]:
     """``call``, cut after ``seconds``. With None it is ``call`` itself: nothing waits around it for as long as it does.
+
+    A scope is five objects and a place in trio's tree, for as long as a rollout waits inside of it.
 
     **Errors**: `RolloutFailure` (``agent_timeout``) that says ``before``, the seconds and ``after``.
     """
